@@ -1,0 +1,177 @@
+"""What the bus reports besides messages: frozen values, each printing as one readable line.
+
+An event is never the only trace of something: the counters of `statistics()` count the same facts.
+"""
+
+from dataclasses import dataclass
+
+from hubbub.message import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The root of all events; `isinstance` tells which one it is."""
+
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerJoined(Event):
+    """Another node is here. Replayed to listeners that come later."""
+
+    peer: Source
+    host: str
+    pid: int
+    address: str
+
+    def __str__(self) -> str:
+        return f"peer joined: {self.peer} (pid {self.pid} on {self.host}, {self.address}) on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLeft(Event):
+    """A node is gone; `reason` is `closed`, `timeout` or `restarted`."""
+
+    peer: Source
+    reason: str
+
+    def __str__(self) -> str:
+        return f"peer left: {self.peer}, {self.reason}, on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class GapAbandoned(Event):
+    """Messages that were owed to us will not come; each hole is reported exactly once.
+
+    `subject`, `first` and `last` name the lost messages. When the publisher died before it could say
+    what was in a lost frame, `subject` is None and `first..last` are frame numbers. Reasons:
+    `not_available`, `given_up`, `publisher_gone`, `too_slow`, `expired`, `resync`, `nagging`.
+    """
+
+    publisher: Source
+    subject: str | None
+    first: int
+    last: int
+    reason: str
+
+    def __str__(self) -> str:
+        what = "frames" if self.subject is None else f"messages of {self.subject}"
+        return f"gap abandoned: {what} {self.first}..{self.last} from {self.publisher}, {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowConsumer(Event):
+    """Somebody could not keep up: a subscription that dropped, or a receiver left behind.
+
+    On the subscriber's side `subscription` names its patterns, and `ranges` holds what its policy
+    dropped in the last second as (subject, source, first, last). On the publisher's side `peer` is
+    the receiver that no longer holds back the group.
+    """
+
+    policy: str
+    dropped: int
+    subscription: str = ""
+    ranges: tuple[tuple[str, Source, int, int], ...] = ()
+    peer: Source | None = None
+
+    def __str__(self) -> str:
+        if self.peer is not None:
+            return f"slow consumer: {self.peer} no longer holds back the group on {self.channel}"
+        holes = ", ".join(f"{subject} {first}..{last}" for subject, _, first, last in self.ranges[:4])
+        more = f" and {len(self.ranges) - 4} more" if len(self.ranges) > 4 else ""
+        return f"slow consumer: {self.subscription} ({self.policy}) dropped {self.dropped}: {holes}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Nagging(Event):
+    """This node has been asking for repairs without a pause; `policy` says what it does now."""
+
+    requests: int
+    seconds: float
+    policy: str
+
+    def __str__(self) -> str:
+        return (
+            f"nagging: {self.requests} repair requests in {self.seconds:.0f} s without a quiet window"
+            f" on {self.channel}, {self.policy}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackFailed(Event):
+    """A callback of the application raised; the message counts as delivered."""
+
+    subscription: str
+    subject: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        return f"callback failed: {self.subscription} on {self.subject}: {self.error!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMismatch(Event):
+    """A publisher's type is not the one this subscription decodes; its messages are skipped."""
+
+    publisher: Source
+    subject: str
+    expected: str
+    announced: str
+
+    def __str__(self) -> str:
+        return (
+            f"schema mismatch: {self.publisher} publishes {self.announced} on {self.subject},"
+            f" this subscription decodes {self.expected}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMismatch(Event):
+    """A node speaks another major version of the protocol; it is not heard. Reported once a source."""
+
+    address: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"version mismatch: {self.address} speaks protocol version {self.version} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class Starved(Event):
+    """The I/O thread was kept from running: other threads of this process held the interpreter."""
+
+    late_ms: float
+
+    def __str__(self) -> str:
+        return f"starved: the I/O thread ran {self.late_ms:.0f} ms late (a busy thread holds the interpreter)"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown(Event):
+    """The interface of a channel is gone or refuses to send."""
+
+    interface: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"link down: {self.interface} on {self.channel}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp(Event):
+    """The interface of a channel works again."""
+
+    interface: str
+
+    def __str__(self) -> str:
+        return f"link up: {self.interface} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(Event):
+    """This channel is closed: the last event of it."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"closed: {self.channel}, {self.reason}"
