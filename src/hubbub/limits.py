@@ -1,0 +1,100 @@
+"""Every bound, timer and default of Hubbub, and how they relate.
+
+A bound that is reached is a counted outcome, never an accident. Times are nanoseconds unless the name
+says otherwise, because `now` is an integer of nanoseconds everywhere.
+"""
+
+from typing import Final
+
+US: Final = 1_000
+MS: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+
+# Subjects.
+SUBJECT_BYTES_MAX: Final = 1024
+SUBJECT_LEVELS_MAX: Final = 64
+NODE_NAME_BYTES_MAX: Final = 255
+
+# Frames.
+FRAME_BYTES_MIN: Final = 512
+FRAME_BYTES_MAX: Final = 65_507
+MESSAGE_BYTES_MAX: Final = 1 << 30
+HOP_LIMIT: Final = 8
+TOPIC_RESERVED: Final = 1  # RODOS: the topic list travels on topic 1; ours will, too.
+TOPIC_FIRST: Final = 16
+TOPICS_MAX: Final = 1 << 20
+SEQUENCE_MAX: Final = (1 << 64) - 1
+
+# Batching: a sender that sent more than BUSY_MESSAGES in one BUSY_WINDOW holds back.
+BUSY_WINDOW: Final = 1 * MS
+BUSY_MESSAGES: Final = 20
+HOLDBACK: Final = 1 * MS
+BACKLOG_BYTES_MAX: Final = 4 << 20
+BACKLOG_MESSAGES_MAX: Final = 65_536
+FLUSH_BURSTS_MAX: Final = 4  # One caller sends at most so many bursts, lest it become everybody's sender.
+
+# Flow control (decision 0005).
+WINDOW_BYTES_MIN: Final = 16 * 1024
+WINDOW_BYTES: Final = 4 << 20
+FRAME_COST_BYTES: Final = 768  # What the kernel charges a socket buffer for a datagram beside its bytes.
+STATUS_INTERVAL: Final = 20 * MS
+STATUS_WINDOW_SHARE: Final = 4  # A quarter window of news earns a STATUS.
+ACTIVE_SENDER: Final = 100 * MS
+SLOW: Final = 200 * MS
+SEND_TIMEOUT_S: Final = 5.0
+
+# Repair (RFC 5401, research in decision 0004).
+BACKOFF_FACTOR: Final = 4  # K
+GRTT_FLOOR: Final = 2 * MS
+GRTT_CEILING: Final = 500 * MS
+GRTT_START: Final = 10 * MS
+REORDER_TOLERANCE: Final = 1 * MS
+HOLDOFF_CEILING: Final = 1 * SECOND
+UNANSWERED_CYCLES: Final = 5
+REPAIR_ROUNDS_MAX: Final = 100
+REPAIR_TIME_MAX: Final = 60 * SECOND
+MISSING_FRAMES_MAX: Final = 65_536
+NAK_RANGES_MAX: Final = 80
+HELD_BYTES_MAX: Final = 4 << 20
+
+# The retransmission cache, and the run tables that outlive the payloads in it.
+CACHE_BYTES_MAX: Final = 64 << 20
+CACHE_AGE: Final = 60 * SECOND
+RUN_TABLES_MAX: Final = 100_000
+
+# Reassembly.
+REASSEMBLY_BYTES_MAX: Final = 1 << 30
+REASSEMBLIES_PER_PEER_MAX: Final = 64
+
+# Tail heartbeats, doubling.
+TAIL_HEARTBEAT: Final = 10 * MS
+TAIL_HEARTBEAT_CEILING: Final = 1 * SECOND
+
+# Discovery.
+HEARTBEAT: Final = 1 * SECOND
+PEER_TIMEOUT: Final = 3 * SECOND
+OPENING: Final = 45 * MS
+OPENING_HELLO_INTERVAL: Final = 5 * MS
+ANNOUNCE_REPEATS: Final = 2
+ANNOUNCE_INTERVAL: Final = 10 * MS
+REPLY_DELAY_MAX: Final = 20 * MS
+REPLY_DELAY_PER_PEER: Final = 200 * US
+WANT_INTERVAL: Final = 20 * MS
+GRANT_INTERVAL: Final = 10 * MS
+GRANT_INTERVAL_CEILING: Final = 500 * MS
+PEERS_MAX: Final = 4096
+DEPARTED_MAX: Final = 1024
+PATTERNS_MAX: Final = 65_536
+LINGER: Final = 1 * SECOND
+GOODBYE_INTERVAL: Final = 10 * MS
+
+# Subscriptions and delivery.
+QUEUE_MESSAGES: Final = 1024
+DELIVERY_THREADS_MAX: Final = 16
+STARVED_MS: Final = 20
+SWITCH_INTERVAL_MS: Final = 0.5
+
+assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
+assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
+assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX
+assert OPENING <= 50 * MS
