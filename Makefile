@@ -1,0 +1,78 @@
+# One entry for everything, the same on a desk and in CI. `make` alone lists the targets.
+
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+BIN := .venv/bin
+CODE := $(wildcard src tests examples benchmarks)
+# Extra arguments for one run, such as `make bench ARGS=--quick` or `make simulate ARGS=--json`.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help test lint format types demo bench simulate soak clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+test: lint types ## lint, check types and run the whole suite (what CI runs)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.installed ## check rules and format
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+format: .venv/.installed ## mend what can be mended by machine
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+types: .venv/.installed ## mypy --strict
+	$(BIN)/mypy
+
+demo: .venv/.installed ## a publisher, three subscribers, 10 % loss, nothing missing
+	$(BIN)/python examples/demo.py $(ARGS)
+
+bench: .venv-bench/.installed ## the same work done by Hubbub and by its peers (minutes)
+	.venv-bench/bin/python -m benchmarks $(ARGS)
+
+simulate: .venv/.installed ## 100 seeds of every scenario under virtual time
+	$(BIN)/hubbub simulate --scenario all --seeds 0:100 $(ARGS)
+
+# An environment is installed again only when what it is made from has changed.
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# A peer that cannot be installed here must not stop the others: the table names it as missing.
+.venv-bench/.installed: pyproject.toml benchmarks/requirements.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	grep -Ev '^[[:space:]]*(#|$$)' benchmarks/requirements.txt | while read -r peer; do \
+	  .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check "$$peer" \
+	    || echo "make bench: $$peer cannot be installed" >&2; \
+	done
+	@touch $@
+
+# The soak leaves a stamp for each piece of work that passed, under a hash of the code it passed with:
+# interrupted, it goes on where it stopped, and changed code starts afresh.
+soak: .venv/.installed ## the full count of every promise (hours; goes on where it stopped)
+	@key=$$(find src tests -name '*.py' | LC_ALL=C sort | xargs cat | sha1sum | cut -c1-12) && \
+	  $(MAKE) --no-print-directory --keep-going -f Makefile soak-pieces SOAK=.soak/$$key
+
+SOAK_TESTS := $(shell grep -rl --include='*.py' 'mark\.soak' tests 2>/dev/null)
+SOAK_SEEDS := $(foreach n,$(shell seq 0 25 975),$(n)-$(shell echo $$(($(n) + 25))))
+
+.PHONY: soak-pieces
+soak-pieces: $(SOAK_TESTS:%=$(SOAK)/%.passed) $(SOAK_SEEDS:%=$(SOAK)/seeds-%.passed)
+	@echo "soak: everything passed ($(SOAK))"
+
+$(SOAK)/seeds-%.passed:
+	$(BIN)/hubbub simulate --scenario all --seeds $(subst -,:,$*)
+	@mkdir -p $(@D) && touch $@
+
+$(SOAK)/%.passed:
+	HUBBUB_SOAK=1 $(BIN)/python -m pytest -m soak --timeout 0 $*
+	@mkdir -p $(@D) && touch $@
+
+clean: ## remove everything that was made, environments included
+	rm -rf .venv .venv-bench .soak build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
