@@ -93,8 +93,18 @@ QUEUE_MESSAGES: Final = 1024
 DELIVERY_THREADS_MAX: Final = 16
 STARVED_MS: Final = 20
 SWITCH_INTERVAL_MS: Final = 0.5
+LATENESS_TICK: Final = 100 * MS  # The loop looks at its own lateness so often when nothing else is due.
+LATENESS_REPORT: Final = 1 * SECOND
+DETACH_TIMEOUT_S: Final = 2.0  # An inline callback that never returns must not hang close().
+DELIVERY_SLICE: Final = 5 * MS  # A subscription's turn on a delivery thread.
+DELIVERY_OVERDUE: Final = 10 * MS  # A turn this long means a callback blocks: another thread may help.
+DELIVERY_IDLE_S: Final = 5.0
+DROP_REPORT: Final = 1 * SECOND
+DROP_RANGES_MAX: Final = 64
+ASYNC_TURN_MESSAGES: Final = 256  # A coroutine that never has to wait lets others run after so many.
 
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
 assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX
 assert OPENING <= 50 * MS
+assert DELIVERY_SLICE < DELIVERY_OVERDUE

@@ -1,0 +1,259 @@
+"""HOT. One life of the I/O thread: from the first attachment to the last.
+
+Invariants:
+- No method of an attachment runs after it was detached and `wait_until_out` returned. The thread
+  names the attachment it is about to call, then looks whether it is still attached; who detaches
+  removes it, then looks whether it is named. Either sees the other, so detaching takes no round
+  trip.
+- Work left before `wake()` is seen: the thread lowers the flag that says "woken" before it looks
+  for work, and looks at the flag after saying that it is about to wait.
+"""
+
+import heapq
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hubbub.runtime.failures import Failures
+from hubbub.runtime.lateness import Lateness
+from hubbub.runtime.poller import WRITABLE, open_poller
+
+
+class Attachment(Protocol):
+    """What a node gives the loop, one per channel; compared by identity."""
+
+    def filenos(self) -> list[int]:
+        """Name the descriptors to wait for; asked once, when attaching."""
+
+    def readable(self, now: int) -> None:
+        """Read: at least one descriptor is readable or has failed."""
+
+    def writable(self, now: int) -> None:
+        """Go on sending: a descriptor given to `watch_writable` takes data again."""
+
+    def advance(self, now: int) -> None:
+        """Do what is due: the deadline has come."""
+
+    def deadline(self) -> int | None:
+        """Say when `advance` shall be called next, in nanoseconds of the monotonic clock."""
+
+    def starved(self, late_ms: float) -> None:
+        """Hear that the thread ran this late; at most once a second."""
+
+    def forked(self) -> None:
+        """Close descriptors and refuse everything: this is a forked child.
+
+        Take no lock: the thread that holds it may not exist here.
+        """
+
+    def exiting(self) -> None:
+        """Close, in bounded time: the interpreter ends."""
+
+
+class Counters:
+    """What I/O threads count, kept from one to the next."""
+
+    def __init__(self) -> None:
+        self.polls = 0
+        self.wakeups = 0
+        self.starved = 0
+        self.late_ns_max = 0
+
+
+class IoThread:
+    """Wait, and call attachments one at a time."""
+
+    def __init__(self, counters: Counters, failures: Failures) -> None:
+        self.attachments: dict[Attachment, list[int]] = {}
+        self._counters = counters
+        self._failures = failures
+        self._owners: dict[int, Attachment] = {}
+        self._poller = open_poller()
+        self._poller_lock = threading.Lock()  # A wake-up must not hit a descriptor given back.
+        self._is_polling = False
+        self._is_woken = False
+        self._is_ending = False
+        self._serving: Attachment | None = None
+        self._leavers: list[threading.Event] = []
+        self._calls: deque[tuple[int, Callable[[], object]]] = deque()
+        self._timers: list[tuple[int, int, Callable[[], object]]] = []
+        self._timer_order = itertools.count()
+        self._thread = threading.Thread(target=self._run, name="hubbub-io", daemon=True)
+
+    def start(self) -> None:
+        """Begin to run."""
+        self._thread.start()
+
+    def attach(self, attachment: Attachment) -> None:
+        """Serve this attachment; under the loop's lock."""
+        assert attachment not in self.attachments, "an attachment is attached once"
+        filenos = attachment.filenos()
+        # The thread walks over the mapping without a lock, so it is replaced and never changed.
+        self.attachments = {**self.attachments, attachment: filenos}
+        try:
+            for fileno in filenos:
+                self._poller.add(fileno)
+                self._owners[fileno] = attachment
+        except BaseException:
+            self.detach(attachment)
+            raise
+
+    def detach(self, attachment: Attachment) -> bool:
+        """Serve it no longer; False if it was not attached; under the loop's lock."""
+        filenos = self.attachments.get(attachment)
+        if filenos is None:
+            return False
+        for fileno in filenos:
+            if self._owners.get(fileno) is attachment:
+                del self._owners[fileno]
+                self._poller.discard(fileno)
+        self.attachments = {a: f for a, f in self.attachments.items() if a is not attachment}
+        return True
+
+    def watch_writable(self, attachment: Attachment, fileno: int, on: bool) -> None:
+        """Change what a descriptor is waited for; under the loop's lock."""
+        if self._owners.get(fileno) is attachment:
+            self._poller.watch_writable(fileno, on)
+
+    def wait_until_out(self, attachment: Attachment, timeout_s: float) -> bool:
+        """Wait until the thread is in no method of this attachment."""
+        if self._serving is not attachment:
+            return True
+        is_out = threading.Event()
+        self._leavers.append(is_out)
+        return self._serving is not attachment or is_out.wait(timeout_s)
+
+    def wake(self) -> None:
+        """Make the thread look for work; one that runs will look before it waits."""
+        if self._is_woken:
+            return
+        self._is_woken = True
+        if self._is_polling:
+            with self._poller_lock:
+                self._poller.wake()
+
+    def call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
+        """Run a function on this thread at the deadline."""
+        self._calls.append((deadline_ns, function))
+        self.wake()
+
+    def end(self) -> None:
+        """Leave the thread to its end; it has no attachments any more."""
+        self._is_ending = True
+        with self._poller_lock:
+            self._poller.wake()
+
+    def abandon(self) -> None:
+        """Give the descriptors back where no thread runs: never started, or a forked child."""
+        self._is_ending = True
+        self._poller.close()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end."""
+        self._thread.join(timeout_s)
+
+    def is_current(self) -> bool:
+        """Tell whether the caller is this thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def _run(self) -> None:
+        lateness = Lateness(time.monotonic_ns())
+        deadline: int | None = None
+        while not self._is_ending:
+            now, ready = self._wait(lateness, deadline)
+            late_ms = lateness.observe(now)
+            if late_ms is not None:
+                self._tell_starved(lateness, late_ms)
+            for fileno, mask in ready:
+                self._serve_ready(fileno, mask, now)
+            deadline = self._serve_due(now)
+        self._run_calls(time.monotonic_ns())
+        with self._poller_lock:
+            self._poller.close()
+
+    def _wait(self, lateness: Lateness, deadline: int | None) -> tuple[int, list[tuple[int, int]]]:
+        """Wait until something is ready or due; return the time and what is ready."""
+        self._is_polling = True
+        before = time.monotonic_ns()
+        due = lateness.expect(deadline, before)
+        ready = self._poller.poll(due, is_waiting=due > before and not self._is_woken)
+        self._is_polling = False
+        counters = self._counters
+        counters.polls += 1
+        if self._is_woken:
+            self._is_woken = False
+            counters.wakeups += 1
+        return time.monotonic_ns(), ready
+
+    def _tell_starved(self, lateness: Lateness, late_ms: float) -> None:
+        """Tell every attachment that the thread was kept from running."""
+        self._counters.starved += 1
+        self._counters.late_ns_max = max(self._counters.late_ns_max, lateness.late_ns_max)
+        for attachment in self.attachments:
+            self._serve(attachment, attachment.starved, late_ms)
+
+    def _serve_ready(self, fileno: int, mask: int, now: int) -> None:
+        """Tell the owner of a descriptor what it can do."""
+        owner = self._owners.get(fileno)
+        if owner is None:
+            return
+        if mask & WRITABLE:
+            self._serve(owner, owner.writable, now)
+        if mask & ~WRITABLE:  # Errors and hang-ups, too, are found by reading.
+            self._serve(owner, owner.readable, now)
+
+    def _serve_due(self, now: int) -> int | None:
+        """Advance whoever is due, and return the nearest deadline of all."""
+        nearest = self._run_calls(now)
+        for attachment in self.attachments:
+            deadline = self._deadline(attachment)
+            if deadline is not None and deadline <= now:
+                self._serve(attachment, attachment.advance, now)
+                deadline = self._deadline(attachment)
+            if deadline is not None and (nearest is None or deadline < nearest):
+                nearest = deadline
+        return nearest
+
+    def _deadline(self, attachment: Attachment) -> int | None:
+        """Ask one attachment for its deadline; one that fails has none."""
+        deadline = None
+        self._serving = attachment
+        try:
+            if attachment in self.attachments:
+                deadline = attachment.deadline()
+        except BaseException:
+            self._failures.report("deadline")
+        self._serving = None
+        if self._leavers:
+            self._release_leavers()
+        return deadline
+
+    def _serve(self, attachment: Attachment, method: Callable[[Any], None], argument: Any) -> None:
+        """Call one method of an attachment, unless it has left."""
+        self._serving = attachment
+        try:
+            if attachment in self.attachments:
+                method(argument)
+        except BaseException:
+            self._failures.report(method.__qualname__)
+        self._serving = None
+        if self._leavers:
+            self._release_leavers()
+
+    def _release_leavers(self) -> None:
+        """Tell those who detached an attachment that it is not being called any more."""
+        while self._leavers:
+            self._leavers.pop().set()
+
+    def _run_calls(self, now: int) -> int | None:
+        """Run the functions that are due, and return when the next one is."""
+        timers = self._timers
+        while self._calls:
+            deadline_ns, function = self._calls.popleft()
+            heapq.heappush(timers, (deadline_ns, next(self._timer_order), function))
+        while timers and timers[0][0] <= now:
+            self._failures.guard(heapq.heappop(timers)[2])
+        return timers[0][0] if timers else None
