@@ -50,6 +50,11 @@ class MatcherAgainstModel(RuleBasedStateMachine):
         assert self.matcher.match(subject) == expected
 
     @invariant()
+    def answers_what_was_asked_before_anew_after_every_change(self) -> None:
+        self.match("/a")
+        self.match("/a/b")
+
+    @invariant()
     def holds_no_node_without_a_use(self) -> None:
         paths = {()} | {path for handle in self.model for path in prefixes(handle.pattern)}
         statistics = self.matcher.statistics()

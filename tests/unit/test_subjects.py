@@ -196,6 +196,19 @@ def test_cached_answer_is_forgotten_on_add_and_on_remove() -> None:
     assert matcher.match("/a/b") == ()
 
 
+def test_change_between_finding_and_keeping_an_answer_is_not_hidden_by_the_cache() -> None:
+    class Interrupted(Matcher[int]):
+        def _walk(self, levels: list[str]) -> tuple[int, ...]:
+            found = super()._walk(levels)
+            if self.generation == 0:
+                self.add("/a", 1)
+            return found
+
+    matcher = Interrupted()
+    assert matcher.match("/a") == ()
+    assert matcher.match("/a") == (1,)
+
+
 def test_cache_answers_without_a_visit_and_stays_within_its_bound() -> None:
     matcher: Matcher[int] = Matcher(cached_subjects_max=8)
     matcher.add("/...", 1)
