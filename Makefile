@@ -75,4 +75,4 @@ $(SOAK)/%.passed:
 
 clean: ## remove everything that was made, environments included
 	rm -rf .venv .venv-bench .soak build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
