@@ -110,6 +110,23 @@ class CallbackFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PayloadRejected(Event):
+    """Payloads did not decode as the type of a subscription; these messages were skipped.
+
+    `ranges` holds what was skipped in the last second as (subject, source, first, last), `error`
+    what was wrong with the first of them.
+    """
+
+    subscription: str
+    rejected: int
+    ranges: tuple[tuple[str, Source, int, int], ...]
+    error: str
+
+    def __str__(self) -> str:
+        return f"payload rejected: {self.subscription} skipped {self.rejected}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaMismatch(Event):
     """A publisher's type is not the one this subscription decodes; its messages are skipped."""
 

@@ -17,14 +17,14 @@ class Failures:
         self._quiet_until_ns = 0
         self._unlogged = 0
 
-    def report(self, what: str) -> None:
-        """Count the exception being handled, and log it unless one was logged a moment ago."""
+    def report(self, what: str, error: BaseException) -> None:
+        """Count an exception, and log it unless one was logged a moment ago."""
         self.count += 1
         now = time.monotonic_ns()
         if now < self._quiet_until_ns:
             self._unlogged += 1
             return
-        logger.error("%s failed (%d unlogged before)", what, self._unlogged, exc_info=True)
+        logger.error("%s failed (%d unlogged before)", what, self._unlogged, exc_info=error)
         self._quiet_until_ns = now + SECOND
         self._unlogged = 0
 
@@ -32,5 +32,5 @@ class Failures:
         """Call a function; report what it raises."""
         try:
             function()
-        except BaseException:
-            self.report(getattr(function, "__qualname__", repr(function)))
+        except BaseException as error:
+            self.report(getattr(function, "__qualname__", repr(function)), error)

@@ -224,8 +224,8 @@ class IoThread:
         try:
             if attachment in self.attachments:
                 deadline = attachment.deadline()
-        except BaseException:
-            self._failures.report("deadline")
+        except BaseException as error:
+            self._failures.report("deadline", error)
         self._serving = None
         if self._leavers:
             self._release_leavers()
@@ -237,8 +237,8 @@ class IoThread:
         try:
             if attachment in self.attachments:
                 method(argument)
-        except BaseException:
-            self._failures.report(method.__qualname__)
+        except BaseException as error:
+            self._failures.report(method.__qualname__, error)
         self._serving = None
         if self._leavers:
             self._release_leavers()

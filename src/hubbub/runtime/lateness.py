@@ -5,9 +5,9 @@ from then until the thread runs again is time in which others had the processor 
 A tick keeps the timer set also when nothing is due, so starvation shows without traffic.
 
 If the time had come before the wait began, the thread was late because of its own work, or because
-it lost the interpreter in the middle of it, at one of its system calls. Its processor time tells the
-two apart and is taken off: a long computation in an inline callback is not starvation. An inline
-callback that sleeps counts as starvation: it, too, keeps the thread from running.
+it lost the interpreter in the middle of it, at one of its system calls. Its processor time tells
+the two apart and is taken off: a long computation in an inline callback is not starvation. An
+inline callback that sleeps counts as starvation: it, too, keeps the thread from running.
 """
 
 import time

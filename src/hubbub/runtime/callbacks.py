@@ -1,0 +1,72 @@
+"""HOT. Run a subscription's callback for each of its messages, never twice at the same time.
+
+No lock is held while a callback runs: it may publish, subscribe, unsubscribe and close. What it
+raises is reported, and the next message follows.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hubbub.limits import DELIVERY_SLICE
+from hubbub.message import Message
+from hubbub.runtime.inbox import Inbox
+
+_NEVER_NS: Final = 1 << 62
+
+Take = Callable[[], Message | None]
+Callback = Callable[[Message], object]
+OnFailure = Callable[[Message, BaseException], None]
+
+
+class CallbackRunner:
+    """Take messages and hand each to the callback."""
+
+    def __init__(self, inbox: Inbox, take: Take, callback: Callback, on_failure: OnFailure) -> None:
+        self.failed = 0
+        self._inbox = inbox
+        self._take = take
+        self._callback = callback
+        self._on_failure = on_failure
+        self._is_muted = False
+        self._inline_turn = threading.Lock()
+
+    def run_turn(self) -> bool:
+        """Call back for a few milliseconds; tell whether messages are left."""
+        return self._run_until(time.monotonic_ns() + DELIVERY_SLICE)
+
+    def run_inline(self) -> None:
+        """Call back for all there is, in this thread.
+
+        A run that comes while the callback runs, for instance because it publishes to itself, is
+        left to the call that is under way: it stays behind the message being delivered.
+        """
+        while self._inbox.pending > 0 and self._inline_turn.acquire(blocking=False):
+            try:
+                self._run_until(_NEVER_NS)
+            finally:
+                self._inline_turn.release()
+
+    def mute(self) -> None:
+        """Call back no more, not even for what is queued; a call under way is the last."""
+        self._is_muted = True
+        self._inbox.discard()
+
+    def forked(self) -> None:
+        """Call back no more in a forked child, where locks may be held for ever."""
+        self._is_muted = True
+
+    def _run_until(self, end_ns: int) -> bool:
+        take, callback, clock_ns = self._take, self._callback, time.monotonic_ns
+        while not self._is_muted and (message := take()) is not None:
+            try:
+                callback(message)
+            except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
+                raise
+            except BaseException as error:
+                self.failed += 1
+                self._on_failure(message, error)
+            if clock_ns() >= end_ns:
+                return True
+        return False

@@ -1,0 +1,41 @@
+"""Turn the payloads of a typed subscription into values when a reader takes them.
+
+It happens in the reader's thread and outside the lock of the queue, because decoding can run code
+of the application (`__post_init__`). A payload that does not decode is skipped and noted.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hubbub.message import Message
+from hubbub.runtime.inbox import Inbox, new_message
+from hubbub.runtime.tally import Tally
+
+
+class DecodingInbox:
+    """Take decoded messages from an inbox."""
+
+    def __init__(self, inbox: Inbox, wanted: Any, on_reject: Callable[[], None]) -> None:
+        self.rejects = Tally()
+        self.error = ""
+        self._inbox = inbox
+        self._decode: Callable[[Any], Any] = msgspec.msgpack.Decoder(wanted).decode
+        self._on_reject = on_reject
+
+    def take(self) -> Message | None:
+        """Return the next message that decodes, or None if there is none."""
+        while (message := self._inbox.take()) is not None:
+            try:
+                value = self._decode(message.payload)
+            except Exception as error:
+                self._reject(message, error)
+            else:
+                return new_message((message.subject, value, *message[2:]))
+        return None
+
+    def _reject(self, message: Message, error: Exception) -> None:
+        self.error = self.error or f"{message.subject} from {message.source}: {error}"
+        self.rejects.add(message.subject, message.source, message.sequence, 1)
+        self._on_reject()

@@ -1,0 +1,191 @@
+"""HOT. The queue of a subscription: runs of messages, bounded in messages.
+
+The node puts runs in, one caller at a time; any number of readers take messages out. A run becomes
+Message objects only when a reader takes it, all at once, in the reader's thread: 0.2 us a message.
+They are handed out by a list iterator, `current`, on which `next` is atomic, so that readers take
+from it without a lock and `operator.length_hint` says in O(1) what remains.
+
+Invariants:
+- `current` is replaced only when it is exhausted, under the lock, so nothing is skipped and every
+  reader sees each topic in order.
+- Each counter has one writer (`accepted`: who puts; the others: who holds the lock), so none needs
+  a lock to be read, and `pending` can only be seen too large, never too small. Before anything is
+  dropped it is computed again under the lock.
+- Readers never wait for who puts, unless something has to be dropped.
+
+Why not one deque of messages: it would cost an object and an append per message in the I/O thread.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import repeat
+from operator import length_hint
+from typing import Any, Final
+
+from hubbub.message import Message
+from hubbub.protocol.delivery import Delivery
+from hubbub.runtime.tally import Tally
+
+# 0.20 us a message against 0.35 us for `Message._make`, which checks the length of each.
+new_message: Final[Callable[[Iterable[Any]], Message]] = partial(tuple.__new__, Message)
+_NOTHING: Final[list[Message]] = []
+
+Run = tuple[Delivery, Any]
+
+
+class Inbox:
+    """Hold runs until readers take their messages; drop by a rule when there are too many."""
+
+    def __init__(self, limit: int) -> None:
+        self.current: Iterator[Message] = iter(_NOTHING)
+        self.runs: deque[Run] = deque()
+        self.accepted = 0
+        self.discarded = 0
+        self.drops = Tally()
+        self.limit = limit
+        self._taken = 0  # Messages that left `runs` for `current`, or for good.
+        self._lock = threading.Lock()
+
+    @property
+    def pending(self) -> int:
+        """Return how many messages nobody has taken yet."""
+        return self.accepted - self._taken + length_hint(self.current)
+
+    def put(self, delivery: Delivery, context: Any) -> bool:
+        """Queue a run if it fits; the caller decides what to drop if not."""
+        accepted = self.accepted + len(delivery.payloads)
+        if accepted - self._taken + length_hint(self.current) > self.limit:
+            return False
+        self.accepted = accepted  # First: a reader may take the run before this thread goes on.
+        self.runs.append((delivery, context))
+        return True
+
+    def take(self) -> Message | None:
+        """Return the next message, or None if there is none."""
+        message = next(self.current, None)
+        if message is not None or not self.runs:
+            return message
+        with self._lock:
+            message = next(self.current, None)  # Another reader may have been here first.
+            if message is None and self.runs:
+                return self._open_run()
+            return message
+
+    def put_dropping_newest(self, delivery: Delivery, context: Any) -> int:
+        """Queue what fits of a run, drop the rest; return how many were dropped."""
+        with self._lock:
+            room = max(0, self.limit - self.pending)
+            head, tail = _split(delivery, room)
+            self._append(head, context)
+            return self._drop(tail)
+
+    def put_dropping_oldest(self, delivery: Delivery, context: Any) -> int:
+        """Queue a run and drop the oldest messages beyond the limit; return how many."""
+        with self._lock:
+            dropped = 0
+            self._append(delivery, context)
+            while (excess := self.pending - self.limit) > 0:
+                dropped += self._drop_oldest(excess)
+            return dropped
+
+    def discard(self) -> None:
+        """Throw everything away; also what a reader in the middle of a run has not reached yet."""
+        with self._lock:
+            self.discarded += sum(1 for _ in self.current)
+            while self.runs:
+                self.discarded += self._pop_run()
+
+    def forked(self) -> None:
+        """Replace the lock: the thread that held it may not exist in this process."""
+        self._lock = threading.Lock()
+        self.drops.forked()
+
+    def _open_run(self) -> Message | None:
+        """Turn the oldest run into messages and return the first."""
+        delivery, context = self.runs.popleft()
+        count = len(delivery.payloads)
+        if count == 1:
+            # Kept nowhere: a large message must not live until the next one is taken.
+            self._taken += 1
+            return new_message(_columns_of_one(delivery, context))
+        messages = make_messages(delivery, context)
+        self.current = iter(messages)
+        self._taken += count
+        return next(self.current, None)
+
+    def _append(self, delivery: Delivery, context: Any) -> None:
+        count = len(delivery.payloads)
+        if count:
+            self.accepted += count
+            self.runs.append((delivery, context))
+
+    def _drop(self, delivery: Delivery) -> int:
+        """Count a run as dropped."""
+        count = len(delivery.payloads)
+        if count:
+            self.drops.add(delivery.topic.subject, delivery.topic.source, delivery.first, count)
+        return count
+
+    def _drop_oldest(self, excess: int) -> int:
+        """Drop at most `excess` messages, of the opened run before the oldest; return how many."""
+        message = next(self.current, None)
+        if message is not None:
+            self.drops.add(message.subject, message.source, message.sequence, 1)
+            return 1
+        delivery, context = self.runs.popleft()
+        head, tail = _split(delivery, excess)
+        dropped = self._drop(head)
+        self._taken += dropped
+        if tail.payloads:
+            self.runs.appendleft((tail, context))
+        return dropped
+
+    def _pop_run(self) -> int:
+        """Remove the oldest run; return how many messages it had."""
+        count = len(self.runs.popleft()[0].payloads)
+        self._taken += count
+        return count
+
+
+def make_messages(delivery: Delivery, context: Any) -> list[Message]:
+    """Turn a run into messages, all at once."""
+    topic, first, payloads, published_ns, received_ns, link = delivery
+    assert len(published_ns) == len(payloads)
+    columns = zip(
+        repeat(topic.subject),
+        payloads,
+        repeat(topic.source),
+        range(first, first + len(payloads)),
+        published_ns,
+        repeat(received_ns),
+        repeat(link),
+        repeat(context),
+        strict=False,
+    )
+    return list(map(new_message, columns))
+
+
+def _columns_of_one(delivery: Delivery, context: Any) -> tuple[Any, ...]:
+    topic, first, payloads, published_ns, received_ns, link = delivery
+    return (
+        topic.subject,
+        payloads[0],
+        topic.source,
+        first,
+        published_ns[0],
+        received_ns,
+        link,
+        context,
+    )
+
+
+def _split(delivery: Delivery, at: int) -> tuple[Delivery, Delivery]:
+    """Cut a run in two; either may be empty."""
+    payloads, published_ns = delivery.payloads, delivery.published_ns
+    head = delivery._replace(payloads=payloads[:at], published_ns=published_ns[:at])
+    tail = delivery._replace(
+        first=delivery.first + at, payloads=payloads[at:], published_ns=published_ns[at:]
+    )
+    return head, tail
