@@ -25,7 +25,8 @@ class PeerJoined(Event):
     address: str
 
     def __str__(self) -> str:
-        return f"peer joined: {self.peer} (pid {self.pid} on {self.host}, {self.address}) on {self.channel}"
+        place = f"pid {self.pid} on {self.host}, {self.address}"
+        return f"peer joined: {self.peer} ({place}) on {self.channel}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,10 @@ class PeerLeft(Event):
 class GapAbandoned(Event):
     """Messages that were owed to us will not come; each hole is reported exactly once.
 
-    `subject`, `first` and `last` name the lost messages. When the publisher died before it could say
-    what was in a lost frame, `subject` is None and `first..last` are frame numbers. Reasons:
-    `not_available`, `given_up`, `publisher_gone`, `too_slow`, `expired`, `resync`, `nagging`.
+    `subject`, `first` and `last` name the lost messages. When the publisher died before it could
+    say what was in a lost frame, `subject` is None and `first..last` are frame numbers. Reasons:
+    `not_available`, `given_up`, `publisher_gone`, `too_slow`, `expired`, `no_memory`, `resync`,
+    `nagging`.
     """
 
     publisher: Source
@@ -56,7 +58,8 @@ class GapAbandoned(Event):
 
     def __str__(self) -> str:
         what = "frames" if self.subject is None else f"messages of {self.subject}"
-        return f"gap abandoned: {what} {self.first}..{self.last} from {self.publisher}, {self.reason}"
+        span = f"{self.first}..{self.last}"
+        return f"gap abandoned: {what} {span} from {self.publisher}, {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,12 @@ class SlowConsumer(Event):
     def __str__(self) -> str:
         if self.peer is not None:
             return f"slow consumer: {self.peer} no longer holds back the group on {self.channel}"
-        holes = ", ".join(f"{subject} {first}..{last}" for subject, _, first, last in self.ranges[:4])
+        holes = ", ".join(
+            f"{subject} {first}..{last}" for subject, _, first, last in self.ranges[:4]
+        )
         more = f" and {len(self.ranges) - 4} more" if len(self.ranges) > 4 else ""
-        return f"slow consumer: {self.subscription} ({self.policy}) dropped {self.dropped}: {holes}{more}"
+        who = f"{self.subscription} ({self.policy})"
+        return f"slow consumer: {who} dropped {self.dropped}: {holes}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ class Nagging(Event):
 
     def __str__(self) -> str:
         return (
-            f"nagging: {self.requests} repair requests in {self.seconds:.0f} s without a quiet window"
-            f" on {self.channel}, {self.policy}"
+            f"nagging: {self.requests} repair requests in {self.seconds:.0f} s"
+            f" without a quiet window on {self.channel}, {self.policy}"
         )
 
 
@@ -144,13 +150,14 @@ class SchemaMismatch(Event):
 
 @dataclass(frozen=True, slots=True)
 class VersionMismatch(Event):
-    """A node speaks another major version of the protocol; it is not heard. Reported once a source."""
+    """A node speaks another major version of the protocol and is not heard; once a source."""
 
     address: str
     version: int
 
     def __str__(self) -> str:
-        return f"version mismatch: {self.address} speaks protocol version {self.version} on {self.channel}"
+        what = f"{self.address} speaks protocol version {self.version}"
+        return f"version mismatch: {what} on {self.channel}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,8 @@ class Starved(Event):
     late_ms: float
 
     def __str__(self) -> str:
-        return f"starved: the I/O thread ran {self.late_ms:.0f} ms late (a busy thread holds the interpreter)"
+        why = "a busy thread holds the interpreter"
+        return f"starved: the I/O thread ran {self.late_ms:.0f} ms late ({why})"
 
 
 @dataclass(frozen=True, slots=True)

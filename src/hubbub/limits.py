@@ -1,7 +1,7 @@
 """Every bound, timer and default of Hubbub, and how they relate.
 
-A bound that is reached is a counted outcome, never an accident. Times are nanoseconds unless the name
-says otherwise, because `now` is an integer of nanoseconds everywhere.
+A bound that is reached is a counted outcome, never an accident. Times are nanoseconds unless the
+name says otherwise, because `now` is an integer of nanoseconds everywhere.
 """
 
 from typing import Final
@@ -31,12 +31,14 @@ BUSY_MESSAGES: Final = 20
 HOLDBACK: Final = 1 * MS
 BACKLOG_BYTES_MAX: Final = 4 << 20
 BACKLOG_MESSAGES_MAX: Final = 65_536
-FLUSH_BURSTS_MAX: Final = 4  # One caller sends at most so many bursts, lest it become everybody's sender.
+# One caller sends at most so many bursts, lest it become everybody's sender.
+FLUSH_BURSTS_MAX: Final = 4
 
 # Flow control (decision 0005).
 WINDOW_BYTES_MIN: Final = 16 * 1024
 WINDOW_BYTES: Final = 4 << 20
-FRAME_COST_BYTES: Final = 768  # What the kernel charges a socket buffer for a datagram beside its bytes.
+# What the kernel charges a socket buffer for a datagram beside its bytes.
+FRAME_COST_BYTES: Final = 768
 STATUS_INTERVAL: Final = 20 * MS
 STATUS_WINDOW_SHARE: Final = 4  # A quarter window of news earns a STATUS.
 ACTIVE_SENDER: Final = 100 * MS
@@ -86,22 +88,26 @@ PEERS_MAX: Final = 4096
 DEPARTED_MAX: Final = 1024
 PATTERNS_MAX: Final = 65_536
 LINGER: Final = 1 * SECOND
-GOODBYE_INTERVAL: Final = 10 * MS
+GOODBYE_INTERVAL: Final = 5 * MS
+GOODBYE_REPEATS: Final = 4
 
 # Subscriptions and delivery.
 QUEUE_MESSAGES: Final = 1024
 DELIVERY_THREADS_MAX: Final = 16
 STARVED_MS: Final = 20
 SWITCH_INTERVAL_MS: Final = 0.5
-LATENESS_TICK: Final = 100 * MS  # The loop looks at its own lateness so often when nothing else is due.
+# The loop looks at its own lateness so often when nothing else is due.
+LATENESS_TICK: Final = 100 * MS
 LATENESS_REPORT: Final = 1 * SECOND
 DETACH_TIMEOUT_S: Final = 2.0  # An inline callback that never returns must not hang close().
 DELIVERY_SLICE: Final = 5 * MS  # A subscription's turn on a delivery thread.
-DELIVERY_OVERDUE: Final = 10 * MS  # A turn this long means a callback blocks: another thread may help.
+# A turn this long means a callback blocks: another thread may help.
+DELIVERY_OVERDUE: Final = 10 * MS
 DELIVERY_IDLE_S: Final = 5.0
 DROP_REPORT: Final = 1 * SECOND
 DROP_RANGES_MAX: Final = 64
-ASYNC_TURN_MESSAGES: Final = 256  # A coroutine that never has to wait lets others run after so many.
+# A coroutine that never has to wait lets others run after so many.
+ASYNC_TURN_MESSAGES: Final = 256
 
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW

@@ -1,0 +1,561 @@
+"""The protocol of one node on one channel: all that shells and the simulator see.
+
+Inputs are datagrams, calls of the application and the clock; outputs are bursts, deliveries and
+events, fetched by the shell. Nothing here raises because of what a peer sent: it is counted in
+`drops`.
+"""
+
+from itertools import count
+from random import Random
+
+from hubbub.events import Closed, Event, Nagging, PeerJoined, PeerLeft, VersionMismatch
+from hubbub.limits import (
+    GOODBYE_INTERVAL,
+    GOODBYE_REPEATS,
+    MS,
+    SEQUENCE_MAX,
+    US,
+    WANT_INTERVAL,
+    WINDOW_BYTES_MIN,
+)  # fmt: skip
+from hubbub.protocol.burst import Address, Burst
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.discovery import Discovery, Interest
+from hubbub.protocol.endpoint import Endpoint, Identity
+from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.outgoing import Outgoing
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.settings import Settings
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire import control
+from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Want
+from hubbub.wire.header import (
+    DATA,
+    GOODBYE,
+    GRANT,
+    HEADER_BYTES,
+    HEARTBEAT,
+    HELLO,
+    LOST,
+    MAGIC,
+    MAJOR,
+    NAK,
+    REFUSES,
+    RELIABLE,
+    SEALED,
+    SEGMENT,
+    SKIP,
+    STATUS,
+    TAG_BYTES,
+    WANT,
+    Header,
+    decode,
+    is_intact,
+)  # fmt: skip
+
+_SWEEPS_PER_TIMEOUT = 8
+_VERSION_SOURCES_MAX = 256
+
+
+class Core:
+    """One node on one channel."""
+
+    def __init__(
+        self,
+        now: int,
+        identity: Identity,
+        settings: Settings,
+        *,
+        channel: str,
+        random: Random,
+        frame_bytes_max: int,
+        burst_bytes_max: int,
+        window_bytes: int,
+        first_frame: int = 1,
+        first_message: int = 1,
+    ) -> None:
+        assert 0 < first_frame < SEQUENCE_MAX and 0 < first_message < SEQUENCE_MAX
+        self.settings = settings
+        self.endpoint = Endpoint(identity, settings, channel, random, count(1))
+        self.endpoint.now = now
+        self.interest = Interest()
+        window = max(settings.window_bytes or window_bytes, WINDOW_BYTES_MIN)
+        body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
+        self.incoming = Incoming(self.endpoint, self.interest, window, body_bytes_max)
+        self.outgoing = Outgoing(
+            self.endpoint, frame_bytes_max, burst_bytes_max,
+            first_frame=first_frame, first_message=first_message,
+        )  # fmt: skip
+        self.discovery = Discovery(
+            now, random, self.interest, self._introduction,
+            lambda address, body: self.endpoint.send(address, HELLO, 0, body),
+            body_bytes_max, int(settings.heartbeat_ms * MS),
+        )  # fmt: skip
+        self.peers = self.discovery.peers
+        self._hold(is_held=True)
+        self._timeout_ns = int(settings.peer_timeout_ms * MS)
+        self._retention_ns = int(settings.repair_window_ms * MS)
+        self._sweep_ns = now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
+        self._due_ns = now
+        self._foreign: set[Address] = set()
+        self.receivers_version = 0  # Changes when who receives what may have changed.
+        self.is_closing = False
+        self.is_closed = False
+        self._linger_until_ns = 0
+        self._goodbye_ns: int | None = None
+        self._goodbyes = 0
+
+    # What the shell drains.
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Return the runs of messages to hand out; the shell empties the list."""
+        return self.endpoint.deliveries
+
+    @property
+    def events(self) -> list[Event]:
+        """Return the events to report; the shell empties the list."""
+        return self.endpoint.events
+
+    def next_burst(self, now: int) -> Burst | None:
+        """Make what goes out in the next system call; control frames go first."""
+        self.endpoint.now = now
+        if self.endpoint.control:
+            return self.endpoint.control.popleft()
+        burst = self.outgoing.next_burst(now)
+        if burst is not None:
+            tail_ns = self.outgoing.reliable.tail_ns
+            if tail_ns is not None and tail_ns < self._due_ns:
+                self._due_ns = tail_ns
+        return burst
+
+    def deadline(self) -> int | None:
+        """Return when `advance` must be called."""
+        if self.is_closed:
+            return None
+        due = self._due_ns
+        for sender in self.outgoing.senders.values():
+            hold = sender.framer.deadline()
+            if hold is not None and hold < due:
+                due = hold
+        return due
+
+    # What the application asks for.
+
+    def publish_on(
+        self,
+        now: int,
+        subject: str,
+        *,
+        is_reliable: bool = True,
+        schema_name: str = "",
+        schema_hash: int = 0,
+    ) -> OutgoingTopic:
+        """Return the topic of a subject that is published here from now on."""
+        self.endpoint.now = now
+        topic = self.outgoing.declare(
+            now, subject, self._known_peers(), is_reliable=is_reliable,
+            schema_name=schema_name, schema_hash=schema_hash,
+        )  # fmt: skip
+        self._changed(now)
+        return topic
+
+    def subscribe(self, now: int, pattern: str) -> None:
+        """Want what matches this pattern."""
+        self.endpoint.now = now
+        if self.interest.add(pattern):
+            self._interest_changed(now)
+
+    def unsubscribe(self, now: int, pattern: str) -> None:
+        """Want it no longer, unless another subscription does."""
+        self.endpoint.now = now
+        if self.interest.remove(pattern):
+            self._interest_changed(now)
+
+    def _interest_changed(self, now: int) -> None:
+        self.incoming.interest_changed(list(self.peers.values()))
+        self.discovery.announce(now)
+        self._due_ns = now
+
+    def close(self, now: int, linger_ns: int) -> None:
+        """Begin to leave: send what is pending, say goodbye, serve repairs for a while."""
+        self.endpoint.now = now
+        if not self.is_closing:
+            self.is_closing = True
+            self._linger_until_ns = now + linger_ns
+            self._due_ns = now
+
+    # What arrives.
+
+    def receive(self, now: int, buffer: bytes, segment_bytes: int, source: Address) -> None:
+        """Take a datagram, or several of one size that the kernel joined."""
+        self.endpoint.now = now
+        size = len(buffer)
+        step = segment_bytes or size or 1
+        for start in range(0, size, step):
+            self._receive_frame(now, buffer, start, min(start + step, size), source)
+
+    def _receive_frame(
+        self, now: int, buffer: bytes, start: int, end: int, source: Address
+    ) -> None:
+        drops = self.endpoint.drops
+        if end - start < HEADER_BYTES:
+            drops["short"] += 1
+            return
+        header = decode(buffer, start)
+        if header.magic != MAGIC:
+            drops["magic"] += 1
+        elif header.version >> 4 != MAJOR:
+            drops["version"] += 1
+            self._report_version(header.version >> 4, source)
+        elif header.domain != self.endpoint.domain:
+            drops["domain"] += 1
+        elif header.key == self.endpoint.key:
+            drops["own"] += 1
+        elif header.flags & SEALED:
+            drops["sealed"] += 1
+        elif not is_intact(buffer, start, end, header.checksum):
+            drops["checksum"] += 1
+        elif header.sequence == SEQUENCE_MAX:
+            drops["sequence"] += 1
+        else:
+            self._dispatch(now, header, buffer, start, end, source)
+
+    def _dispatch(
+        self, now: int, header: Header, buffer: bytes, start: int, end: int, source: Address
+    ) -> None:
+        peer = self.peers.get(header.key)
+        if peer is None:
+            peer = self._meet(now, header, buffer, start, end, source)
+            if peer is None:
+                return
+        peer.heard_ns = now
+        if peer.address != source:
+            peer.address = source
+        if peer.lost_ns is not None:
+            self._return(now, peer)
+        kind = header.kind
+        if kind in (DATA, SEGMENT):
+            self.incoming.take_frame(now, peer, header, buffer, start, end)
+            self._watch_streams(peer)
+            return
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            self.endpoint.drops["kind"] += 1
+        elif not handler(self, now, peer, header, buffer[start + HEADER_BYTES : end]):
+            self.endpoint.drops["malformed"] += 1
+        self._due_ns = min(self._due_ns, self._next_due(now))
+
+    def _watch_streams(self, peer: Peer) -> None:
+        """Lower the deadline to the timers that a data frame may have set."""
+        due = self._due_ns
+        for receiver in peer.incoming.values():
+            if receiver.status_ns is not None and receiver.status_ns < due:
+                due = receiver.status_ns
+            timer = receiver.requester.timer_ns
+            if timer is not None and timer < due:
+                due = timer
+        self._due_ns = due
+
+    def _meet(
+        self, now: int, header: Header, buffer: bytes, start: int, end: int, source: Address
+    ) -> Peer | None:
+        """Make a peer of a stranger, unless it has left before."""
+        if header.kind == GOODBYE:
+            departed = self.discovery.departed.get(header.key)
+            if departed is not None:
+                self.incoming.answer_departed(header.key, source, *departed)
+            return None
+        if header.kind == NAK:
+            return None  # Nothing follows from a stranger's request.
+        peer = self.discovery.find(header.key, source, now)
+        if peer is None:
+            self.endpoint.drops["stranger"] += 1
+        elif peer.want_ns is not None:
+            self._due_ns = min(self._due_ns, peer.want_ns)
+        return peer
+
+    def _return(self, now: int, peer: Peer) -> None:
+        """Welcome back a peer that had timed out: what was owed still is."""
+        peer.lost_ns = None
+        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=False)
+        if peer.is_known:
+            self._join(peer)
+        self._changed(now)
+
+    def _report_version(self, version: int, source: Address) -> None:
+        if source not in self._foreign and len(self._foreign) < _VERSION_SOURCES_MAX:
+            self._foreign.add(source)
+            address = f"{source[0]}:{source[1]}"
+            self.events.append(VersionMismatch(self.endpoint.channel, address, version))
+
+    # One handler a kind of control frame; False: the body is malformed.
+
+    def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        hello = control.decode(Hello, body)
+        if hello is None or hello.parts == 0:
+            return False
+        if hello.domain != self.endpoint.identity.domain:
+            self.endpoint.drops["domain"] += 1
+            return True
+        self._replace_older(now, peer)
+        if self.discovery.take_hello(now, peer, hello, self.endpoint.key):
+            if not peer.is_known:
+                peer.is_known = True
+                self._join(peer)
+            self.outgoing.grants.reconsider(now, peer)
+            self._changed(now)
+        return True
+
+    def _replace_older(self, now: int, peer: Peer) -> None:
+        """A new incarnation of a node ends the old one."""
+        if peer.is_known:
+            return
+        for other in list(self.peers.values()):
+            if other is not peer and other.source.id == peer.source.id:
+                self._forget(now, other, "restarted", is_final=True)
+
+    def _take_heartbeat(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        heartbeat = control.decode_heartbeat(body)
+        if heartbeat is None:
+            return False
+        if heartbeat.interest_version > peer.announced_version or not peer.is_known:
+            peer.announced_version = max(peer.announced_version, heartbeat.interest_version)
+            if peer.want_ns is None:
+                peer.want_ns = now
+        for tail in heartbeat.tails:
+            self.incoming.take_tail(now, peer, tail, heartbeat.grtt_us, header.sent_us)
+        return True
+
+    def _take_status(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        status = control.decode_status(body)
+        if status is None:
+            return False
+        if status.target == self.endpoint.key:
+            self.outgoing.take_status(now, peer, status, is_refusal=header.flags & REFUSES != 0)
+        return True
+
+    def _take_nak(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        nak = control.decode_nak(body)
+        if nak is None:
+            return False
+        if nak.target == self.endpoint.key:
+            self.outgoing.take_nak(now, peer, nak.ranges)
+        else:
+            self.incoming.take_nak(now, self.peers.get(nak.target), nak.ranges)
+        return True
+
+    def _take_skip(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        skip = control.decode_skip(body)
+        if skip is not None and skip.target == self.endpoint.key:
+            self.incoming.take_skip(peer, skip.ranges)
+        return skip is not None
+
+    def _take_lost(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        lost = control.decode_lost(body)
+        if lost is not None and lost.target == self.endpoint.key:
+            self.incoming.take_lost(peer, lost)
+        return lost is not None
+
+    def _take_want(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        want = control.decode(Want, body)
+        if want is not None and want.target == self.endpoint.key:
+            self.discovery.reply(now, peer.address)
+        return want is not None
+
+    def _take_grant(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        grant = control.decode(Grant, body)
+        if grant is None or grant.parts == 0:
+            return False
+        if grant.target == self.endpoint.key and grant.nonce <= self.interest.version:
+            self.incoming.take_grant(now, peer, grant)
+        return True
+
+    def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        goodbye = control.decode(Goodbye, body)
+        if goodbye is None:
+            return False
+        if peer.ends is None:
+            peer.ends = dict(goodbye.ends)
+            peer.left_ns = now
+            self.outgoing.grants.forget(peer)
+        for stream, end in peer.ends.items():
+            receiver = peer.incoming.get(stream)
+            if receiver is not None:
+                receiver.extend(now, end)
+        self._leave_if_settled(now, peer)
+        return True
+
+    def _leave_if_settled(self, now: int, peer: Peer) -> None:
+        """Let a peer go that said goodbye, once we have all or it will no longer answer."""
+        if peer.ends is None:
+            return
+        receiver = peer.incoming.get(RELIABLE)
+        is_settled = receiver is None or not receiver.requester.missing
+        if is_settled or now - peer.heard_ns > self._timeout_ns:
+            end, debt = peer.ends.get(RELIABLE, 0), peer.their_debt
+            self._forget(now, peer, "closed", is_final=True)
+            self.incoming.answer_departed(peer.key, peer.address, end, debt)
+
+    # Time.
+
+    def advance(self, now: int) -> None:
+        """Do what is due."""
+        self.endpoint.now = now
+        if self.is_closed or (now < self._due_ns and not self.endpoint.control):
+            for sender in self.outgoing.senders.values():
+                sender.framer.calm(now)
+            return
+        self._open(now)
+        self.discovery.advance(now)
+        if now >= self._sweep_ns:
+            self._sweep(now)
+        peers = list(self.peers.values())
+        self._ask_strangers(now, peers)
+        self.incoming.advance(now, peers)
+        self._watch_nagging(now, peers)
+        is_tail_due = self.outgoing.advance(now, peers)
+        if is_tail_due or now >= self.discovery.heartbeat_ns:
+            self._send_heartbeat(now)
+        if self.is_closing:
+            self._advance_closing(now)
+        self._due_ns = self._next_due(now)
+
+    def _next_due(self, now: int) -> int:
+        peers = list(self.peers.values())
+        times = [
+            self._sweep_ns, self.discovery.deadline(), self.incoming.deadline(peers),
+            self.outgoing.deadline(now, peers), self._goodbye_ns,
+        ]  # fmt: skip
+        times += [peer.want_ns for peer in peers]
+        if self.outgoing.reliable.is_held:
+            times.append(self.discovery.opens_ns)
+        if self.is_closing:
+            times.append(self._linger_until_ns)
+        return min(time for time in times if time is not None)
+
+    def _open(self, now: int) -> None:
+        """End the opening: everybody here has had the time to say what it wants."""
+        if self.outgoing.reliable.is_held and now >= self.discovery.opens_ns:
+            self._hold(is_held=False)
+
+    def _hold(self, *, is_held: bool) -> None:
+        for sender in self.outgoing.senders.values():
+            sender.is_held = is_held
+
+    def _ask_strangers(self, now: int, peers: list[Peer]) -> None:
+        for peer in peers:
+            if peer.want_ns is not None and now >= peer.want_ns:
+                if peer.is_known and peer.interest_version >= peer.announced_version:
+                    peer.want_ns = None
+                else:
+                    peer.want_ns = now + WANT_INTERVAL
+                    self.endpoint.send(peer.address, WANT, 0, control.encode(Want(peer.key)))
+
+    def _sweep(self, now: int) -> None:
+        """Find out who was not heard for too long."""
+        self._sweep_ns = now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
+        for peer in list(self.peers.values()):
+            silent_ns = now - peer.heard_ns
+            if peer.ends is not None:
+                self._leave_if_settled(now, peer)
+            elif peer.lost_ns is None and silent_ns > self._timeout_ns:
+                self._lose(now, peer)
+            elif silent_ns > self._timeout_ns + self._retention_ns:
+                self._forget(now, peer, "timeout", is_final=False)
+
+    def _lose(self, now: int, peer: Peer) -> None:
+        """A peer timed out; what is between us stays for the repair window."""
+        if not peer.is_known:
+            del self.peers[peer.key]
+            return
+        peer.lost_ns = now
+        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
+        self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
+        self._changed(now)
+
+    def _forget(self, now: int, peer: Peer, reason: str, *, is_final: bool) -> None:
+        """End everything between a peer and us."""
+        was_reported = peer.lost_ns is not None
+        self.incoming.forget(peer, "publisher_gone")
+        self.outgoing.grants.forget(peer)
+        if is_final:
+            self.discovery.depart(peer)
+        else:
+            del self.peers[peer.key]
+            self.interest.version += 1  # So that it grants anew if it comes back.
+            self.discovery.announce(now)
+        if peer.is_known and not was_reported:
+            self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, reason))
+        self._changed(now)
+
+    def _join(self, peer: Peer) -> None:
+        self.endpoint.events.append(self._joined(peer))
+
+    def _joined(self, peer: Peer) -> PeerJoined:
+        address = f"{peer.address[0]}:{peer.address[1]}"
+        return PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, address)
+
+    def joined_peers(self) -> list[PeerJoined]:
+        """Return an event for each peer that is here, for listeners that come later."""
+        return [self._joined(peer) for peer in self.peers.values() if peer.is_present]
+
+    def _watch_nagging(self, now: int, peers: list[Peer]) -> None:
+        found = self.incoming.nagging.advance(now)
+        if found is None:
+            return
+        policy = self.settings.nagging_policy
+        self.events.append(Nagging(self.endpoint.channel, *found, policy))
+        if policy == "suspend":
+            self.incoming.is_suspended = True
+        elif policy == "resync":
+            self.incoming.resync(peers, "nagging")
+
+    def _send_heartbeat(self, now: int) -> None:
+        self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
+        heartbeat = Heartbeat(
+            self.interest.version, self.outgoing.flow.grtt_ns // US, self.outgoing.tails()
+        )
+        self.endpoint.send(None, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
+
+    def _advance_closing(self, now: int) -> None:
+        """Say goodbye once all was sent; be closed once all was received or patience ends."""
+        has_work = self.outgoing.has_work(now) or self.outgoing.reliable.is_held
+        is_over = now >= self._linger_until_ns
+        if not is_over and has_work:
+            return
+        if self._goodbye_ns is None or now >= self._goodbye_ns or is_over:
+            self._goodbye_ns = now + GOODBYE_INTERVAL
+            ends = [(s, sender.next_sequence) for s, sender in self.outgoing.senders.items()]
+            self.endpoint.send(None, GOODBYE, 0, control.encode(Goodbye(ends)))
+            self._goodbyes += 1
+        if is_over or (self.outgoing.is_settled() and self._goodbyes >= GOODBYE_REPEATS):
+            self.is_closed = True
+            self.events.append(Closed(self.endpoint.channel, "closed"))
+
+    def _introduction(self) -> Hello:
+        identity = self.endpoint.identity
+        return Hello(
+            identity.name, identity.host, identity.pid, identity.domain, self.interest.version,
+            0, 1, [], self.incoming.offered_bytes(), [], False,
+        )  # fmt: skip
+
+    def _known_peers(self) -> list[Peer]:
+        return [peer for peer in self.peers.values() if peer.is_known and peer.ends is None]
+
+    def _changed(self, now: int) -> None:
+        self.receivers_version += 1
+        self._due_ns = min(self._due_ns, now)
+
+
+_HANDLERS = {
+    HELLO: Core._take_hello,
+    HEARTBEAT: Core._take_heartbeat,
+    STATUS: Core._take_status,
+    NAK: Core._take_nak,
+    SKIP: Core._take_skip,
+    LOST: Core._take_lost,
+    WANT: Core._take_want,
+    GRANT: Core._take_grant,
+    GOODBYE: Core._take_goodbye,
+}

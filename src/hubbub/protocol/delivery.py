@@ -1,0 +1,25 @@
+"""What the core hands to the application: runs of messages in order, not single messages."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from hubbub.message import Source
+
+
+class DeliveredTopic(Protocol):
+    """What a delivery says of its topic; `sinks` is the node's cache of who gets it."""
+
+    subject: str
+    source: Source
+    sinks: tuple[Any, ...]
+
+
+class Delivery(NamedTuple):
+    """Consecutive messages of one topic, in order."""
+
+    topic: DeliveredTopic
+    first: int
+    payloads: list[bytes]
+    published_ns: Sequence[int]
+    received_ns: int
+    link: str

@@ -1,0 +1,92 @@
+"""What the machines of one channel share: who we are, what goes out, what is counted."""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from random import Random
+
+from hubbub.events import Event, GapAbandoned
+from hubbub.limits import US
+from hubbub.message import Source
+from hubbub.protocol.burst import Address, Burst
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.settings import Settings
+from hubbub.wire.header import OPEN_BITMAP, Prefix, finish, make_key, prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node is; `incarnation` is new at every start."""
+
+    name: str
+    id: bytes
+    incarnation: int
+    host: str
+    pid: int
+    domain: str
+
+    @property
+    def source(self) -> Source:
+        """Return the identity as messages carry it."""
+        return Source(self.name, self.id, self.incarnation)
+
+
+def hash_domain(domain: str) -> int:
+    """Return the number under which a domain's frames travel."""
+    return int.from_bytes(sha256(domain.encode()).digest()[:4], "big")
+
+
+class Endpoint:
+    """One node on one channel."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: Settings,
+        channel: str,
+        random: Random,
+        packets: Iterator[int],
+    ) -> None:
+        self.identity = identity
+        self.key = make_key(identity.id, identity.incarnation)
+        self.source = identity.source
+        self.domain = hash_domain(identity.domain)
+        self.settings = settings
+        self.channel = channel
+        self.random = random
+        self.packets = packets
+        self.now = 0
+        self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
+        self.control: deque[Burst] = deque()
+        self.deliveries: list[Delivery] = []
+        self.events: list[Event] = []
+        self.counters: Counter[str] = Counter()
+        self.drops: Counter[str] = Counter()  # What peers sent and we did not take, by reason.
+
+    @property
+    def received_ns(self) -> int:
+        """Return the wall clock."""
+        return self.now + self.wall_offset_ns
+
+    def make_prefix(self, kind: int, flags: int, stream: int) -> Prefix:
+        """Pack the part of a header that many frames share."""
+        return prefix(
+            kind, flags | OPEN_BITMAP, stream, self.domain, self.key, self.settings.hop_limit
+        )
+
+    def send(
+        self, destination: Address | None, kind: int, stream: int, body: bytes, flags: int = 0
+    ) -> None:
+        """Queue a control frame."""
+        shared = self.make_prefix(kind, flags, stream)
+        sent_us = self.now // US & 0xFFFF_FFFF
+        frame = finish(shared, 0, next(self.packets), sent_us, body)
+        self.control.append(Burst(destination, [frame, body], 0))
+
+    def report_gap(
+        self, publisher: Source, subject: str | None, first: int, last: int, reason: str
+    ) -> None:
+        """Report a hole, once."""
+        self.counters["gaps"] += 1
+        self.events.append(GapAbandoned(self.channel, publisher, subject, first, last, reason))

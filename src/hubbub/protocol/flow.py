@@ -1,0 +1,190 @@
+"""How fast a reliable stream may go: as fast as its slowest conforming receiver, and never faster.
+
+Positions are bytes since the stream began, counted as a socket buffer counts them. Every receiver
+offers a window beyond the last frame that it has without a hole; the sender stays within the
+minimum. A receiver that does not advance for `slow_ns` while it holds back the others leaves the
+minimum: it is repaired as long as the cache lasts, and nobody waits for it. It is back in when it
+has caught up.
+
+Why not a fixed rate: a Python sender with segmentation offload outruns a Python receiver by a
+factor of two, a full socket buffer is 20 ms of traffic, and any rate that is safe is far too slow
+(decision 0005).
+"""
+
+from hubbub.limits import GRTT_CEILING, GRTT_FLOOR, GRTT_START, MS, WINDOW_BYTES_MIN
+from hubbub.wire.control import Status
+
+
+class ReceiverState:
+    """What the sender knows of one receiver of its stream."""
+
+    __slots__ = (
+        "advanced_ns", "contiguous", "from_frame", "is_lost", "is_slow", "key", "limit", "rtt_ns",
+        "window_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, key: bytes, now: int, from_frame: int, position: int, window_bytes: int
+    ) -> None:
+        self.key = key
+        self.from_frame = from_frame
+        self.contiguous = from_frame  # The first frame that it does not have.
+        self.window_bytes = max(window_bytes, WINDOW_BYTES_MIN)
+        self.limit = position + self.window_bytes
+        self.advanced_ns = now
+        self.rtt_ns = 0
+        self.is_slow = False
+        self.is_lost = False  # Timed out, but still owed.
+
+
+class Flow:
+    """The receivers of one stream and the limit they set together."""
+
+    def __init__(self, slow_ns: int) -> None:
+        self.slow_ns = slow_ns
+        self.receivers: dict[bytes, ReceiverState] = {}
+        self.limit: int | None = None  # The position not to be passed; None: nobody conforms.
+        self.acknowledged = 0  # Every owed receiver has all frames before this one.
+        self.grtt_ns = GRTT_START
+        self.blocked_since_ns: int | None = None
+
+    def add(
+        self, key: bytes, now: int, from_frame: int, position: int, window_bytes: int
+    ) -> ReceiverState:
+        """Count a new receiver in, from this frame on."""
+        state = self.receivers[key] = ReceiverState(key, now, from_frame, position, window_bytes)
+        self._recompute(from_frame)
+        return state
+
+    def remove(self, key: bytes, next_frame: int) -> None:
+        """Nothing more is owed to this receiver."""
+        if self.receivers.pop(key, None) is not None:
+            self._recompute(next_frame)
+
+    def set_lost(self, key: bytes, next_frame: int, *, is_lost: bool) -> None:
+        """Stop or resume waiting for a receiver; the debt stays."""
+        state = self.receivers.get(key)
+        if state is not None and state.is_lost != is_lost:
+            state.is_lost = is_lost
+            self._recompute(next_frame)
+
+    def update(
+        self,
+        now: int,
+        state: ReceiverState,
+        status: Status,
+        next_frame: int,
+        position: int,
+        base: int,
+    ) -> None:
+        """Take in a STATUS; `base` is the position of the first frame that the receiver misses."""
+        if status.contiguous > next_frame:
+            return  # Nobody can have what was never sent.
+        if status.contiguous > state.contiguous:
+            state.contiguous = status.contiguous
+            state.advanced_ns = now
+        elif status.contiguous < state.contiguous:
+            return  # An older STATUS overtaken by a newer one.
+        state.window_bytes = max(status.window_bytes, WINDOW_BYTES_MIN)
+        state.limit = base + state.window_bytes
+        if state.is_slow and position <= state.limit:
+            state.is_slow = False
+        self._recompute(next_frame)
+
+    def sample_rtt(self, state: ReceiverState, rtt_ns: int) -> None:
+        """Track round trips: up quickly, down slowly, because asking too early costs everybody."""
+        if not 0 <= rtt_ns <= GRTT_CEILING:
+            return
+        step = 2 if rtt_ns > state.rtt_ns else 16
+        state.rtt_ns += (rtt_ns - state.rtt_ns) // step
+        slowest = max(receiver.rtt_ns for receiver in self.receivers.values())
+        self.grtt_ns = min(max(slowest, GRTT_FLOOR), GRTT_CEILING)
+
+    def blocked(self, now: int) -> None:
+        """Note that the stream has something to send and may not."""
+        if self.blocked_since_ns is None:
+            self.blocked_since_ns = now
+
+    def unblocked(self) -> None:
+        """Note that the stream moves."""
+        self.blocked_since_ns = None
+
+    def slow_deadline(self) -> int | None:
+        """Return when the receivers at the limit will have been waited for long enough."""
+        if self.blocked_since_ns is None:
+            return None
+        return min((self._patience_ends(state) for state in self._holding_back()), default=None)
+
+    def drop_slow(self, now: int, next_frame: int) -> list[bytes]:
+        """Take out of the minimum who did not advance for too long; return their keys."""
+        if self.blocked_since_ns is None:
+            return []
+        slow = [state for state in self._holding_back() if self._patience_ends(state) <= now]
+        for state in slow:
+            state.is_slow = True
+        if slow:
+            self._recompute(next_frame)
+        return [state.key for state in slow]
+
+    def is_acknowledged(self, next_frame: int) -> bool:
+        """Tell whether everybody who is here has all."""
+        return all(
+            state.contiguous >= next_frame for state in self.receivers.values() if not state.is_lost
+        )
+
+    @property
+    def has_present(self) -> bool:
+        """Tell whether anybody is there to hear."""
+        return any(not state.is_lost for state in self.receivers.values())
+
+    def _holding_back(self) -> list[ReceiverState]:
+        return [
+            state
+            for state in self.receivers.values()
+            if state.limit == self.limit and not state.is_slow and not state.is_lost
+        ]
+
+    def _patience_ends(self, state: ReceiverState) -> int:
+        assert self.blocked_since_ns is not None
+        return max(state.advanced_ns, self.blocked_since_ns) + self.slow_ns
+
+    def _recompute(self, next_frame: int) -> None:
+        states = self.receivers.values()
+        self.limit = min(
+            (state.limit for state in states if not state.is_slow and not state.is_lost),
+            default=None,
+        )
+        self.acknowledged = min((state.contiguous for state in states), default=next_frame)
+
+
+class TokenBucket:
+    """An upper limit of bits a second over everything a channel sends, repairs included."""
+
+    __slots__ = ("_burst_bytes", "_bytes_per_ns", "_level_bytes", "_stamp_ns")
+
+    def __init__(self, bits_per_second: int) -> None:
+        assert bits_per_second > 0
+        self._bytes_per_ns = bits_per_second / 8e9
+        # Ten milliseconds of traffic: timers are late by a millisecond, and the rate must still
+        # hold.
+        self._burst_bytes = max(2048.0, self._bytes_per_ns * 10 * MS)
+        self._level_bytes = self._burst_bytes
+        self._stamp_ns: int | None = None
+
+    def take(self, now: int, size_bytes: int) -> None:
+        """Pay for what was sent; the level may go below zero once."""
+        self._refill(now)
+        self._level_bytes -= size_bytes
+
+    def ready_ns(self, now: int) -> int | None:
+        """Return when the next burst may go; None: now."""
+        self._refill(now)
+        if self._level_bytes > 0:
+            return None
+        return now + int(-self._level_bytes / self._bytes_per_ns) + 1
+
+    def _refill(self, now: int) -> None:
+        if self._stamp_ns is not None and now > self._stamp_ns:
+            gained = (now - self._stamp_ns) * self._bytes_per_ns
+            self._level_bytes = min(self._level_bytes + gained, self._burst_bytes)
+        self._stamp_ns = now

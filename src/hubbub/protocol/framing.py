@@ -1,0 +1,275 @@
+"""HOT. From published messages to the bodies of frames, with adaptive batching.
+
+A quiet sender frames each message at once. When more than a threshold of messages were framed
+within a millisecond it is busy: then a frame waits until it is full or the hold-back time is over.
+So latency is not paid for throughput (this is Distributor's hold-back, measured in messages over a
+sliding window).
+
+Publishers append to `pending` without a lock; everything else happens under the core's lock.
+Sequences are given here, so the order in frames is the order of sequences. Large messages are cut
+lazily, one burst at a time, between the frames of small ones: a message of 256 MiB blocks nobody.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import Final
+
+from hubbub.limits import BACKLOG_MESSAGES_MAX, BUSY_WINDOW
+from hubbub.protocol.cache import Body
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire import batch
+from hubbub.wire.control import Topic, encode_declarations
+from hubbub.wire.header import DECLARES, HEADER_BYTES, TAG_BYTES
+
+Item = tuple[OutgoingTopic, bytes, int]
+
+_topic_of: Final = itemgetter(0)
+_TIME_SPAN: Final = 1 << 32
+
+
+class Large:
+    """A message that is being cut into segments."""
+
+    __slots__ = ("offset", "payload", "published_ns", "sequence", "topic", "view")
+
+    def __init__(
+        self, topic: OutgoingTopic, sequence: int, payload: bytes, published_ns: int
+    ) -> None:
+        self.topic = topic
+        self.sequence = sequence
+        self.payload = payload
+        self.published_ns = published_ns
+        self.view = memoryview(payload)
+        self.offset = 0
+
+
+class Framer:
+    """Makes frame bodies of what is pending on one stream."""
+
+    def __init__(
+        self,
+        stream: int,
+        frame_bytes_max: int,
+        holdback_ns: int,
+        busy_messages: float,
+        backlog_bytes: int,
+    ) -> None:
+        self.stream = stream
+        # Room for the tag is left now, so that sealing later changes no frame size.
+        self.body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
+        self.message_bytes_max = (
+            self.body_bytes_max - batch.HEAD_BYTES - batch.RUN_BYTES - batch.TABLE_BYTES_PER_MESSAGE
+        )
+        self.stride = self.body_bytes_max - batch.SEGMENT_HEAD_BYTES
+        self.holdback_ns = holdback_ns
+        self.busy_messages = busy_messages
+        self.backlog_bytes = backlog_bytes
+        self.pending: deque[Item] = deque()
+        self.large: deque[Large] = deque()
+        self.large_bytes = 0  # Of messages not yet cut to the end.
+        self.loopback: list[Delivery] = []
+        self.is_busy = False
+        self.batch_count = 1  # So many messages of late fill a frame.
+        self.backlog_count = BACKLOG_MESSAGES_MAX
+        self.hold_until_ns = 0
+        self._window_start_ns = 0
+        self._window_messages = 0
+        self._is_large_next = False
+        self.messages = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether anything waits to be framed."""
+        return bool(self.pending or self.large)
+
+    def is_ready(self, now: int) -> bool:
+        """Tell whether a frame should be made now."""
+        if self.large:
+            return True
+        count = len(self.pending)
+        return count > 0 and (
+            not self.is_busy or count >= self.batch_count or now >= self.hold_until_ns
+        )
+
+    def deadline(self) -> int | None:
+        """Return when a held-back frame must go."""
+        return self.hold_until_ns if self.is_busy else None
+
+    def next_body(self, now: int, received_ns: int) -> tuple[Body, int] | None:
+        """Make the next frame: its body and flags; None when nothing is for anybody elsewhere."""
+        while self.pending or self.large:
+            if self.large and (self._is_large_next or not self.pending):
+                self._is_large_next = False
+                return self._cut()
+            self._is_large_next = True
+            items = self._take(now)
+            if items:
+                made = self._frame(items, received_ns)
+                if made is not None:
+                    return made
+        return None
+
+    def calm(self, now: int) -> None:
+        """At the end of a hold-back time: stop holding back if little came of late."""
+        if self.is_busy and now >= self.hold_until_ns:
+            if (
+                now - self._window_start_ns > BUSY_WINDOW
+                or self._window_messages <= self.busy_messages
+            ):
+                self.is_busy = False
+            else:
+                self.hold_until_ns = now + self.holdback_ns
+
+    def _take(self, now: int) -> list[Item]:
+        """Take what fills one frame from the pending messages; a large one is set aside."""
+        pending = self.pending
+        count = min(len(pending), self.batch_count + 1)
+        items = [pending.popleft() for _ in range(count)]
+        sizes = [len(item[1]) + batch.TABLE_BYTES_PER_MESSAGE for item in items]
+        if sizes[0] > self.message_bytes_max:
+            pending.extendleft(reversed(items[1:]))
+            self._set_aside(items[0])
+            return []
+        fitting = self._count_fitting(items, sizes)
+        if fitting < count:
+            pending.extendleft(reversed(items[fitting:]))
+            del items[fitting:]
+            self.batch_count = fitting
+        elif pending:
+            self.batch_count = min(2 * count, 16_384)
+        self._watch_rate(now, len(items), sum(sizes[:fitting]))
+        return items
+
+    def _count_fitting(self, items: list[Item], sizes: list[int]) -> int:
+        room = self.body_bytes_max - batch.HEAD_BYTES
+        topic = items[0][0]
+        runs = 1
+        if any(item[0] is not topic for item in items):
+            runs = sum(1 for _ in groupby(items, _topic_of))
+        room -= runs * batch.RUN_BYTES
+        if any(not item[0].is_declared for item in items):
+            room -= self._declaration_bytes(items)
+        fitting = bisect_right(list(accumulate(sizes)), room)
+        if len(items) > 1:
+            base = items[0][2]
+            for place, item in enumerate(items):
+                if not -_TIME_SPAN // 4 < item[2] - base < _TIME_SPAN // 2:
+                    return min(max(fitting, 1), place)
+        return max(fitting, 1)
+
+    @staticmethod
+    def _declaration_bytes(items: list[Item]) -> int:
+        fresh = {item[0] for item in items if not item[0].is_declared}
+        return 8 + sum(len(t.subject.encode()) + len(t.schema_name.encode()) + 48 for t in fresh)
+
+    def _watch_rate(self, now: int, count: int, size_bytes: int) -> None:
+        self.messages += count
+        if now - self._window_start_ns > BUSY_WINDOW:
+            self._window_start_ns = now
+            self._window_messages = 0
+        self._window_messages += count
+        if self.holdback_ns and self._window_messages > self.busy_messages:
+            if not self.is_busy:
+                self.is_busy = True
+                mean = max(size_bytes // count, 1)
+                self.batch_count = max(self.body_bytes_max // mean, 1)
+            self.hold_until_ns = now + self.holdback_ns
+        if size_bytes:
+            mean = size_bytes // count
+            self.backlog_count = max(min(self.backlog_bytes // mean, BACKLOG_MESSAGES_MAX), 4)
+
+    def _set_aside(self, item: Item) -> None:
+        topic, payload, published_ns = item
+        sequence = topic.next_sequence
+        topic.next_sequence = sequence + 1
+        self.messages += 1
+        if topic.sinks:
+            self.loopback.append(
+                Delivery(topic, sequence, [payload], [published_ns], 0, "loopback")
+            )
+        if topic.receivers:
+            self.large.append(Large(topic, sequence, payload, published_ns))
+            self.large_bytes += len(payload)
+
+    def _cut(self) -> tuple[Body, int]:
+        """Cut the next segment of the first large message; its topic is declared before it."""
+        large = self.large[0]
+        if not large.topic.is_declared:
+            return batch.encode(
+                [], [], [], self._declarations([large.topic], large.sequence)
+            ), DECLARES
+        offset, size = large.offset, len(large.payload)
+        head = batch.encode_segment_head(
+            large.topic.number, large.sequence, large.published_ns, size, offset, self.stride
+        )
+        data = large.view[offset : offset + self.stride]
+        large.offset = offset + len(data)
+        self.large_bytes -= len(data)
+        if large.offset == size:
+            self.large.popleft()
+        return (head, data), 0
+
+    def _declarations(self, topics: list[OutgoingTopic], first: int | None = None) -> bytes:
+        declared = []
+        for topic in topics:
+            topic.is_declared = True
+            declared.append(
+                Topic(
+                    topic.number,
+                    self.stream,
+                    topic.subject,
+                    topic.next_sequence if first is None else first,
+                    topic.schema_name,
+                    topic.schema_hash,
+                )
+            )
+        return encode_declarations(declared)
+
+    def _frame(self, items: list[Item], received_ns: int) -> tuple[Body, int] | None:
+        topics, payloads, published_ns = zip(*items, strict=True)
+        topic = topics[0]
+        fresh = [t for t in dict.fromkeys(topics) if not t.is_declared and t.receivers]
+        declarations = self._declarations(fresh) if fresh else b""
+        flags = DECLARES if fresh else 0
+        if topics.count(topic) == len(topics):
+            first = self._number(topic, payloads, published_ns, received_ns)
+            if not topic.receivers:
+                return None
+            runs = [(topic.number, first, len(payloads))]
+            return batch.encode(runs, payloads, published_ns, declarations), flags
+        return self._frame_many(items, declarations, flags, received_ns)
+
+    def _frame_many(
+        self, items: list[Item], declarations: bytes, flags: int, received_ns: int
+    ) -> tuple[Body, int] | None:
+        runs: list[batch.Run] = []
+        payloads: list[bytes] = []
+        published_ns: list[int] = []
+        for topic, group in groupby(items, _topic_of):
+            _, run_payloads, run_times = zip(*group, strict=True)
+            first = self._number(topic, run_payloads, run_times, received_ns)
+            if topic.receivers:
+                runs.append((topic.number, first, len(run_payloads)))
+                payloads += run_payloads
+                published_ns += run_times
+        if not runs:
+            return None
+        return batch.encode(runs, payloads, published_ns, declarations), flags
+
+    def _number(
+        self,
+        topic: OutgoingTopic,
+        payloads: tuple[bytes, ...],
+        times: tuple[int, ...],
+        received_ns: int,
+    ) -> int:
+        first = topic.next_sequence
+        topic.next_sequence = first + len(payloads)
+        if topic.sinks:
+            self.loopback.append(
+                Delivery(topic, first, list(payloads), times, received_ns, "loopback")
+            )
+        return first

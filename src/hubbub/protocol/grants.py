@@ -1,0 +1,192 @@
+"""What receivers are owed: granted, not assumed (decision 0002).
+
+A receiver that sees message 11 before 10 cannot know whether 10 is late, lost, or from before it
+was counted in. So a publisher answers each interest with a GRANT that says from which frame and
+from which message on it owes what, and repeats it until a STATUS answers. Topics that begin later
+are declared in their first frame, which every granted receiver gets; only a new stream needs a new
+grant.
+"""
+
+from collections.abc import Callable, Iterable
+
+from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, US
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire import control
+from hubbub.wire.control import Grant, GrantedStream, Topic
+from hubbub.wire.header import BEST_EFFORT, RELIABLE
+
+_TOPIC_OVERHEAD_BYTES = 48
+_GRANT_OVERHEAD_BYTES = 128
+
+
+class Grants:
+    """Keeps the debts of one channel and tells the receivers of them."""
+
+    def __init__(
+        self,
+        senders: dict[int, Sender],
+        topics: dict[int, OutgoingTopic],
+        body_bytes_max: int,
+        send: Callable[[Peer, bytes], None],
+    ) -> None:
+        self.senders = senders
+        self.topics = topics
+        self.body_bytes_max = body_bytes_max
+        self.send = send
+        self.from_frames: dict[bytes, dict[int, int]] = {}  # Peer -> stream -> first owed frame.
+
+    def reconsider(self, now: int, peer: Peer) -> None:
+        """Compare what a peer wants with what we publish, and grant the difference."""
+        debt = peer.debt
+        wanted = {
+            number for number, topic in self.topics.items() if peer.interest.match(topic.subject)
+        }
+        for number in [number for number in debt.owed if number not in wanted]:
+            self._end(peer, number)
+        for number in wanted - debt.owed.keys():
+            self._begin(now, peer, self.topics[number])
+        self._leave_streams(peer)
+        if debt.owed or peer.key in self.from_frames or debt.version:
+            self._schedule(now, peer)
+
+    def add_topic(self, now: int, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
+        """Begin to owe a new topic to those who want it."""
+        for peer in peers:
+            if peer.interest.match(topic.subject):
+                is_new_stream = self._begin(now, peer, topic)
+                if is_new_stream:
+                    self._schedule(now, peer)
+
+    def end_topic(self, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
+        """Stop owing a topic that is no longer published."""
+        for peer in peers:
+            if topic.number in peer.debt.owed:
+                self._end(peer, topic.number)
+                self._leave_streams(peer)
+
+    def forget(self, peer: Peer) -> None:
+        """End the whole debt to a peer."""
+        for number in list(peer.debt.owed):
+            self._end(peer, number)
+        self._leave_streams(peer)
+        peer.debt.due_ns = None
+
+    def renew(self, now: int, peer: Peer) -> None:
+        """Begin anew with a peer that has forgotten what it was owed."""
+        self.forget(peer)
+        peer.debt.number += 1
+        peer.debt.has_begun = False
+        self.reconsider(now, peer)
+
+    def acknowledge(self, peer: Peer, nonce: int) -> None:
+        """Take in that a peer knows its grant."""
+        debt = peer.debt
+        debt.has_begun = True
+        debt.acknowledged_version = max(debt.acknowledged_version, nonce)
+        if debt.acknowledged_version >= debt.version:
+            debt.due_ns = None
+
+    def resend(self, now: int, peer: Peer) -> None:
+        """Send the grant to a peer, and plan the next time."""
+        debt = peer.debt
+        for body in self._bodies(peer):
+            self.send(peer, body)
+        debt.due_ns = now + debt.interval_ns
+        debt.interval_ns = min(2 * debt.interval_ns, GRANT_INTERVAL_CEILING)
+
+    def _schedule(self, now: int, peer: Peer) -> None:
+        debt = peer.debt
+        debt.version = peer.interest_version
+        debt.acknowledged_version = min(debt.acknowledged_version, debt.version - 1)
+        debt.interval_ns = GRANT_INTERVAL
+        debt.due_ns = now
+
+    def _begin(self, now: int, peer: Peer, topic: OutgoingTopic) -> bool:
+        stream = RELIABLE if topic.is_reliable else BEST_EFFORT
+        sender = self.senders[stream]
+        peer.debt.owed[topic.number] = topic.next_sequence
+        topic.receivers += 1
+        streams = self.from_frames.setdefault(peer.key, {})
+        if stream in streams:
+            return False
+        streams[stream] = sender.next_sequence
+        if sender.flow is not None:
+            sender.flow.add(peer.key, now, sender.next_sequence, sender.position, peer.window_bytes)
+        return True
+
+    def _end(self, peer: Peer, number: int) -> None:
+        del peer.debt.owed[number]
+        topic = self.topics.get(number)
+        if topic is not None:
+            topic.receivers -= 1
+            assert topic.receivers >= 0
+
+    def _leave_streams(self, peer: Peer) -> None:
+        """Take a peer out of the streams that no longer carry anything for it."""
+        streams = self.from_frames.get(peer.key, {})
+        needed = {
+            RELIABLE if self.topics[number].is_reliable else BEST_EFFORT
+            for number in peer.debt.owed
+            if number in self.topics
+        }
+        for stream in [stream for stream in streams if stream not in needed]:
+            del streams[stream]
+            sender = self.senders[stream]
+            if sender.flow is not None:
+                sender.flow.remove(peer.key, sender.next_sequence)
+                sender.acknowledged()
+        if not streams:
+            self.from_frames.pop(peer.key, None)
+
+    def _bodies(self, peer: Peer) -> list[bytes]:
+        parts = self._split(peer)
+        streams = [
+            GrantedStream(
+                stream,
+                self.from_frames.get(peer.key, {}).get(stream, 0),
+                len(sender.flow.receivers) if sender.flow is not None else 1,
+                stream in self.from_frames.get(peer.key, {}),
+            )
+            for stream, sender in self.senders.items()
+        ]
+        flow = self.senders[RELIABLE].flow
+        assert flow is not None
+        return [
+            control.encode(
+                Grant(
+                    peer.key,
+                    peer.debt.number,
+                    peer.debt.has_begun,
+                    peer.debt.version,
+                    part,
+                    len(parts),
+                    flow.grtt_ns // US,
+                    streams,
+                    topics,
+                )
+            )
+            for part, topics in enumerate(parts)
+        ]
+
+    def _split(self, peer: Peer) -> list[list[Topic]]:
+        """Split the owed topics into lists that fit a frame each."""
+        parts: list[list[Topic]] = [[]]
+        room = self.body_bytes_max - _GRANT_OVERHEAD_BYTES
+        for number, first in peer.debt.owed.items():
+            topic = self.topics[number]
+            stream = RELIABLE if topic.is_reliable else BEST_EFFORT
+            size = (
+                _TOPIC_OVERHEAD_BYTES
+                + len(topic.subject.encode())
+                + len(topic.schema_name.encode())
+            )
+            if size > room and parts[-1]:
+                parts.append([])
+                room = self.body_bytes_max - _GRANT_OVERHEAD_BYTES
+            room -= size
+            parts[-1].append(
+                Topic(number, stream, topic.subject, first, topic.schema_name, topic.schema_hash)
+            )
+        return parts

@@ -1,0 +1,329 @@
+"""The subscribing half of a channel: what peers grant, send and repair, and what we answer.
+
+STATUS goes out after a quarter window of news, 20 ms after the first news, or when asked; by
+unicast, because only the sender needs it. NAK goes to the group as soon as there is one, so that
+others hear it.
+"""
+
+from hubbub.limits import (
+    ACTIVE_SENDER,
+    GRTT_CEILING,
+    GRTT_FLOOR,
+    MS,
+    STATUS_INTERVAL,
+    STATUS_WINDOW_SHARE,
+    US,
+)  # fmt: skip
+from hubbub.protocol.discovery import Interest
+from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.nagging import NaggingMonitor
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.receiver import Receiver
+from hubbub.wire import control
+from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
+from hubbub.wire.header import DATA, HEADER_BYTES, NAK, REFUSES, RELIABLE, STATUS, Header
+
+_EARLY_BYTES_MAX = 1 << 20
+_ASKED_SPREAD = 10  # Above so many receivers, answers to a question are spread over a round trip.
+
+
+class Incoming:
+    """Everything this node receives as a subscriber on one channel."""
+
+    def __init__(
+        self, endpoint: Endpoint, interest: Interest, window_bytes: int, body_bytes_max: int
+    ) -> None:
+        settings = endpoint.settings
+        self.endpoint = endpoint
+        self.interest = interest
+        self.window_bytes = window_bytes
+        self.body_bytes_max = body_bytes_max
+        self.budget = Budget(settings.reassembly_bytes)
+        self.is_suspended = False
+        self.active_senders = 1
+        self.nagging = NaggingMonitor(
+            endpoint.now, int(settings.nagging_window_ms * MS), int(settings.nagging_check_ms * MS),
+            settings.nagging_requests,
+        )  # fmt: skip
+
+    def take_frame(
+        self, now: int, peer: Peer, header: Header, buffer: bytes, start: int, end: int
+    ) -> None:
+        """Take a DATA or SEGMENT frame."""
+        receiver = peer.incoming.get(header.stream)
+        if receiver is None:
+            self._keep_early(peer, header, buffer, start, end)
+            return
+        if self.is_suspended:
+            self.endpoint.drops["suspended"] += 1
+            return
+        receiver.echo_us = header.sent_us
+        receiver.echo_ns = now
+        self._accept(now, peer, receiver, header, buffer, start, end)
+        if receiver.is_reliable:
+            self._plan_status(now, peer, receiver, header.flags & 1 != 0)
+
+    def _accept(
+        self,
+        now: int,
+        peer: Peer,
+        receiver: Receiver,
+        header: Header,
+        buffer: bytes,
+        start: int,
+        end: int,
+    ) -> None:
+        endpoint = self.endpoint
+        body = start + HEADER_BYTES
+        if header.kind == DATA:
+            is_new = receiver.accept_data(
+                now, header.sequence, header.flags, buffer, body, end, endpoint.received_ns,
+                endpoint.deliveries,
+            )  # fmt: skip
+        else:
+            is_new = receiver.accept_segment(
+                now, header.sequence, buffer, body, end, endpoint.received_ns, endpoint.deliveries
+            )
+        if not is_new:
+            endpoint.drops["duplicate"] += 1
+        if receiver.is_overrun():
+            receiver.abandon(
+                sorted(receiver.requester.missing),
+                "resync",
+                endpoint.received_ns,
+                endpoint.deliveries,
+            )
+        if receiver.holes or receiver.blind_holes:
+            self.report(peer, receiver)
+
+    def _keep_early(self, peer: Peer, header: Header, buffer: bytes, start: int, end: int) -> None:
+        # The grant that makes this frame ours may come by another socket a moment later.
+        if peer.early_bytes + end - start > _EARLY_BYTES_MAX or not self.interest.patterns:
+            self.endpoint.drops["not_granted"] += 1
+            return
+        peer.early_bytes += end - start
+        peer.early.append((header, buffer[start:end]))
+
+    def report(self, peer: Peer, receiver: Receiver) -> None:
+        """Turn the holes of a stream into events."""
+        for hole in receiver.holes:
+            self.endpoint.counters["messages_lost"] += hole.last - hole.first + 1
+            self.endpoint.report_gap(
+                hole.topic.source, hole.topic.subject, hole.first, hole.last, hole.reason
+            )
+        for first, last, reason in receiver.blind_holes:
+            self.endpoint.report_gap(peer.source, None, first, last, reason)
+        receiver.holes.clear()
+        receiver.blind_holes.clear()
+
+    def take_tail(self, now: int, peer: Peer, tail: Tail, grtt_us: int, sent_us: int) -> None:
+        """Learn from a heartbeat where a stream ends."""
+        receiver = peer.incoming.get(tail.stream)
+        if receiver is None:
+            return
+        receiver.requester.receivers = max(tail.receivers, 1)
+        self._set_grtt(receiver, grtt_us)
+        receiver.extend(now, tail.next_sequence)
+        if receiver.blind_holes:
+            self.report(peer, receiver)
+        if receiver.is_reliable and tail.is_asking:
+            receiver.echo_us = sent_us
+            receiver.echo_ns = now
+            self._plan_status(now, peer, receiver, is_asked=True)
+
+    @staticmethod
+    def _set_grtt(receiver: Receiver, grtt_us: int) -> None:
+        receiver.requester.grtt_ns = min(max(grtt_us * US, GRTT_FLOOR), GRTT_CEILING)
+
+    def take_grant(self, now: int, peer: Peer, grant: Grant) -> None:
+        """Learn what a peer owes us from where on."""
+        if grant.nonce < peer.granted_version or grant.debt < peer.their_debt:
+            self.endpoint.drops["old_grant"] += 1
+            return
+        is_new_debt = grant.debt > peer.their_debt or not peer.grant_nonce
+        if is_new_debt and grant.has_begun:
+            self._refuse(peer, grant)
+            return
+        if grant.nonce != peer.grant_nonce or grant.debt != peer.their_debt:
+            peer.grant_nonce, peer.their_debt = grant.nonce, grant.debt
+            peer.grant_parts.clear()
+        for granted in grant.streams:
+            self._take_stream(now, peer, granted, grant.grtt_us)
+        for topic in grant.topics:
+            receiver = peer.incoming.get(topic.stream)
+            if receiver is not None:
+                receiver.declare(topic)
+        peer.grant_parts.add(grant.part)
+        if len(peer.grant_parts) >= grant.parts:
+            peer.granted_version = grant.nonce
+            self._complete(now, peer)
+            self._send_status(now, peer, peer.incoming.get(RELIABLE))
+
+    def _take_stream(self, now: int, peer: Peer, granted: GrantedStream, grtt_us: int) -> None:
+        receiver = peer.incoming.get(granted.stream)
+        if not granted.is_owed:
+            if receiver is not None:
+                receiver.reassembly.clear()
+                del peer.incoming[granted.stream]
+            return
+        if receiver is None:
+            tolerance_ns = int(self.endpoint.settings.reorder_tolerance_ms * MS)
+            receiver = peer.incoming[granted.stream] = Receiver(
+                granted.stream, peer.source, granted.from_frame, self.endpoint.random,
+                tolerance_ns, self.budget, self.interest.includes,
+            )  # fmt: skip
+            receiver.is_awaiting_grant = True
+        else:
+            receiver.grant(granted.from_frame)
+        receiver.requester.receivers = max(granted.receivers, 1)
+        self._set_grtt(receiver, grtt_us)
+
+    def _complete(self, now: int, peer: Peer) -> None:
+        endpoint = self.endpoint
+        if peer.granted_version == self.interest.version:
+            for receiver in peer.incoming.values():
+                receiver.is_awaiting_grant = False
+                receiver.release_held(endpoint.received_ns, endpoint.deliveries)
+        early, peer.early, peer.early_bytes = peer.early, [], 0
+        for header, frame in early:
+            receiver_now = peer.incoming.get(header.stream)
+            if receiver_now is not None and header.sequence >= receiver_now.from_frame:
+                self._accept(now, peer, receiver_now, header, frame, 0, len(frame))
+        for receiver in peer.incoming.values():
+            self.report(peer, receiver)
+
+    def _refuse(self, peer: Peer, grant: Grant) -> None:
+        status = Status(peer.key, grant.debt, grant.nonce, 0, 0, self.window_bytes, 0, 0)
+        body = control.encode_status(status)
+        self.endpoint.send(peer.address, STATUS, RELIABLE, body, REFUSES)
+
+    def interest_changed(self, peers: list[Peer]) -> None:
+        """Look again what is wanted; grants for the new interest are under way."""
+        for peer in peers:
+            for receiver in peer.incoming.values():
+                receiver.is_awaiting_grant = True
+                receiver.reconsider_interest()
+                self.report(peer, receiver)
+
+    def take_nak(self, now: int, peer: Peer | None, ranges: list[Range]) -> None:
+        """Hear another receiver ask: what it asks for, we need not."""
+        receiver = peer.incoming.get(RELIABLE) if peer is not None else None
+        if receiver is not None:
+            receiver.requester.heard(now, ranges)
+
+    def take_skip(self, peer: Peer, ranges: list[Range]) -> None:
+        """Accept that frames held nothing for us."""
+        receiver = peer.incoming.get(RELIABLE)
+        if receiver is not None:
+            receiver.skip(ranges, self.endpoint.received_ns, self.endpoint.deliveries)
+            self.report(peer, receiver)
+
+    def take_lost(self, peer: Peer, lost: Lost) -> None:
+        """Accept that frames can no longer be had."""
+        receiver = peer.incoming.get(RELIABLE)
+        if receiver is not None:
+            receiver.lose(lost, self.endpoint.received_ns, self.endpoint.deliveries)
+            self.report(peer, receiver)
+
+    def _plan_status(self, now: int, peer: Peer, receiver: Receiver, is_asked: bool) -> None:
+        if is_asked:
+            spread = receiver.requester.receivers
+            delay = 0
+            if spread > _ASKED_SPREAD:
+                delay = self.endpoint.random.randrange(receiver.requester.grtt_ns)
+            at = now + delay
+        elif receiver.fresh_bytes * STATUS_WINDOW_SHARE >= self.offered_bytes():
+            at = now
+        else:
+            at = now + STATUS_INTERVAL
+        if at <= now:
+            self._send_status(now, peer, receiver)
+        elif receiver.status_ns is None or at < receiver.status_ns:
+            receiver.status_ns = at
+
+    def offered_bytes(self) -> int:
+        """Return the window that one sender may use: they share the socket buffer."""
+        return self.window_bytes // self.active_senders
+
+    def _send_status(self, now: int, peer: Peer, receiver: Receiver | None) -> None:
+        contiguous = highest = echo_us = delay_us = 0
+        if receiver is not None:
+            contiguous, highest = receiver.base, receiver.next
+            receiver.fresh_bytes = 0
+            receiver.status_ns = None
+            if receiver.echo_us:
+                echo_us = receiver.echo_us
+                delay_us = min((now - receiver.echo_ns) // US, 0xFFFF_FFFF)
+        status = Status(
+            peer.key, peer.their_debt, peer.granted_version, contiguous, highest,
+            self.offered_bytes(), echo_us, delay_us,
+        )  # fmt: skip
+        self.endpoint.counters["status_sent"] += 1
+        self.endpoint.send(peer.address, STATUS, RELIABLE, control.encode_status(status))
+
+    def answer_departed(self, key: bytes, address: tuple[object, ...], end: int, debt: int) -> None:
+        """Tell one who has said goodbye, and did not hear our last STATUS, that we have all."""
+        status = Status(key, debt, 0, end, end, self.window_bytes, 0, 0)
+        self.endpoint.send(address, STATUS, RELIABLE, control.encode_status(status))
+
+    def advance(self, now: int, peers: list[Peer]) -> None:
+        """Run the timers of all incoming streams."""
+        active = 0
+        for peer in peers:
+            for receiver in list(peer.incoming.values()):
+                if now - receiver.echo_ns < ACTIVE_SENDER:
+                    active += 1
+                if receiver.status_ns is not None and now >= receiver.status_ns:
+                    self._send_status(now, peer, receiver)
+                timer = receiver.requester.timer_ns
+                if timer is not None and now >= timer and peer.lost_ns is None:
+                    self._request(now, peer, receiver)
+        self.active_senders = max(active, 1)
+
+    def _request(self, now: int, peer: Peer, receiver: Receiver) -> None:
+        endpoint, settings = self.endpoint, self.endpoint.settings
+        if self.is_suspended:
+            receiver.requester.timer_ns = None
+            return
+        frames = receiver.requester.due(now)
+        given_up = receiver.requester.given_up(
+            now, settings.repair_rounds, int(settings.repair_time_ms * MS)
+        )
+        if given_up:
+            receiver.abandon(given_up, "given_up", endpoint.received_ns, endpoint.deliveries)
+            self.report(peer, receiver)
+            frames = [frame for frame in frames if frame in receiver.requester.missing]
+        if frames:
+            self.nagging.requested()
+            endpoint.counters["naks_sent"] += 1
+            body = control.encode_nak(peer.key, frames, self.body_bytes_max)
+            destination = peer.address if receiver.requester.receivers <= 1 else None
+            endpoint.send(destination, NAK, RELIABLE, body)
+
+    def deadline(self, peers: list[Peer]) -> int | None:
+        """Return when `advance` has something to do."""
+        times = [self.nagging.due_ns]
+        for peer in peers:
+            for receiver in peer.incoming.values():
+                times.append(receiver.status_ns)
+                if peer.lost_ns is None and not self.is_suspended:
+                    times.append(receiver.requester.timer_ns)
+        return min((time for time in times if time is not None), default=None)
+
+    def forget(self, peer: Peer, reason: str) -> None:
+        """End the streams of a peer that is gone."""
+        for receiver in peer.incoming.values():
+            receiver.close(reason, self.endpoint.received_ns, self.endpoint.deliveries)
+            self.report(peer, receiver)
+        peer.incoming.clear()
+
+    def resync(self, peers: list[Peer], reason: str) -> None:
+        """Give up everything that is missing and go on."""
+        for peer in peers:
+            for receiver in peer.incoming.values():
+                frames = sorted(receiver.requester.missing)
+                receiver.abandon(
+                    frames, reason, self.endpoint.received_ns, self.endpoint.deliveries
+                )
+                self.report(peer, receiver)

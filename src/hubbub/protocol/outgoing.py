@@ -1,0 +1,215 @@
+"""The publishing half of a channel: topics, streams, and what receivers answer."""
+
+from hubbub.errors import ConfigurationError
+from hubbub.events import SlowConsumer
+from hubbub.limits import BUSY_WINDOW, MS, SECOND, TOPIC_FIRST, TOPICS_MAX, US
+from hubbub.protocol.burst import Burst
+from hubbub.protocol.cache import Cache
+from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.flow import Flow, TokenBucket
+from hubbub.protocol.framing import Framer
+from hubbub.protocol.grants import Grants
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire import control
+from hubbub.wire.control import Lost, Status, Tail
+from hubbub.wire.header import (
+    BEST_EFFORT,
+    GRANT,
+    HEADER_BYTES,
+    LOST,
+    RELIABLE,
+    SKIP,
+    STREAMS,
+    TAG_BYTES,
+)  # fmt: skip
+
+_LOST_FRAMES_PER_FRAME = 24
+_US_WRAP = 1 << 32
+
+
+class Outgoing:
+    """Everything this node sends as a publisher on one channel."""
+
+    def __init__(
+        self, endpoint: Endpoint, frame_bytes_max: int, burst_bytes_max: int, *,
+        first_frame: int = 1, first_message: int = 1,
+    ) -> None:  # fmt: skip
+        settings = endpoint.settings
+        self.endpoint = endpoint
+        self.first_message = first_message
+        self.topics: dict[int, OutgoingTopic] = {}
+        self.by_subject: dict[str, OutgoingTopic] = {}
+        self._next_number = TOPIC_FIRST
+        self.bucket = TokenBucket(settings.rate_limit_bits) if settings.rate_limit_bits else None
+        self.senders = {
+            stream: self._make_sender(stream, frame_bytes_max, burst_bytes_max, first_frame)
+            for stream in STREAMS
+        }
+        self.reliable = self.senders[RELIABLE]
+        self.best_effort = self.senders[BEST_EFFORT]
+        assert self.reliable.flow is not None and self.reliable.cache is not None
+        self.flow = self.reliable.flow
+        self.cache = self.reliable.cache
+        self.grants = Grants(
+            self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES, self._send_grant
+        )
+
+    def _make_sender(
+        self, stream: int, frame_bytes_max: int, burst_bytes_max: int, first_frame: int
+    ) -> Sender:
+        settings = self.endpoint.settings
+        framer = Framer(
+            stream, frame_bytes_max, int(settings.holdback_ms * MS),
+            settings.holdback_rate * BUSY_WINDOW / SECOND, settings.backlog_bytes,
+        )  # fmt: skip
+        is_reliable = stream == RELIABLE
+        return Sender(
+            stream, framer, Flow(int(settings.slow_ms * MS)) if is_reliable else None,
+            Cache(settings.cache_bytes, int(settings.repair_window_ms * MS)) if is_reliable else
+            None, self.endpoint.make_prefix, self.endpoint.packets, burst_bytes_max, first_frame,
+        )  # fmt: skip
+
+    def declare(
+        self, now: int, subject: str, peers: list[Peer], *,
+        is_reliable: bool, schema_name: str = "", schema_hash: int = 0,
+    ) -> OutgoingTopic:  # fmt: skip
+        """Return the topic of a subject; a second publisher must agree on its options."""
+        topic = self.by_subject.get(subject)
+        if topic is not None:
+            if (topic.is_reliable, topic.schema_hash) != (is_reliable, schema_hash):
+                raise ConfigurationError(
+                    f"{subject} is already published here with reliable={topic.is_reliable},"
+                    f" type={topic.schema_name or None}; all publishers of a subject must agree"
+                )
+            return topic
+        if len(self.topics) >= TOPICS_MAX:
+            raise ConfigurationError(f"{subject} would be topic {TOPICS_MAX + 1} of this node")
+        topic = OutgoingTopic(
+            self._next_number, subject, self.endpoint.source, is_reliable=is_reliable,
+            schema_name=schema_name, schema_hash=schema_hash, next_sequence=self.first_message,
+        )  # fmt: skip
+        self._next_number += 1
+        self.topics[topic.number] = self.by_subject[subject] = topic
+        self.grants.add_topic(now, topic, peers)
+        return topic
+
+    def sender_of(self, topic: OutgoingTopic) -> Sender:
+        """Return the stream that carries a topic."""
+        return self.reliable if topic.is_reliable else self.best_effort
+
+    def skip_message(self, topic: OutgoingTopic) -> None:
+        """Count a message that nobody wants."""
+        topic.next_sequence += 1
+
+    def next_burst(self, now: int) -> Burst | None:
+        """Make the next burst of data or repairs that the rate limit allows."""
+        if self.bucket is not None and self.bucket.ready_ns(now) is not None:
+            return None
+        received_ns = self.endpoint.received_ns
+        burst = self.reliable.next_burst(now, received_ns)
+        if burst is None:
+            burst = self.best_effort.next_burst(now, received_ns)
+        for sender in self.senders.values():
+            if sender.framer.loopback:
+                self.endpoint.deliveries += sender.framer.loopback
+                sender.framer.loopback.clear()
+        if burst is not None and self.bucket is not None:
+            self.bucket.take(now, sum(map(len, burst.buffers)))
+        return burst
+
+    def take_status(self, now: int, peer: Peer, status: Status, *, is_refusal: bool) -> None:
+        """Take in how far a receiver is."""
+        debt = peer.debt
+        if status.debt != debt.number:
+            self.endpoint.drops["old_status"] += 1
+            return
+        if is_refusal:
+            if debt.has_begun:
+                self.grants.renew(now, peer)
+            return
+        self.grants.acknowledge(peer, status.nonce)
+        state = self.flow.receivers.get(peer.key)
+        if state is None:
+            return
+        sender = self.reliable
+        if status.echo_us:
+            rtt_us = (now // US - status.echo_us - status.delay_us) % _US_WRAP
+            self.flow.sample_rtt(state, rtt_us * US)
+        was_slow = state.is_slow
+        base = sender.position_of(status.contiguous)
+        self.flow.update(now, state, status, sender.next_sequence, sender.position, base)
+        if was_slow and not state.is_slow:
+            self.endpoint.counters["slow_recovered"] += 1
+        sender.acknowledged()
+
+    def take_nak(self, now: int, peer: Peer, ranges: list[control.Range]) -> None:
+        """Queue the repairs a receiver asks for; say what it will not get."""
+        sender = self.reliable
+        self.endpoint.counters["naks_received"] += 1
+        skipped, gone = sender.request(now, peer.key, ranges, sender.repair_budget())
+        if skipped:
+            spans = list(control.to_ranges(skipped))[:_LOST_FRAMES_PER_FRAME]
+            body = control.encode_skip(peer.key, spans)
+            self.endpoint.send(peer.address, SKIP, RELIABLE, body)
+        state = self.flow.receivers.get(peer.key)
+        reason = "too_slow" if state is not None and state.is_slow else "not_available"
+        for at in range(0, len(gone), _LOST_FRAMES_PER_FRAME):
+            frames = gone[at : at + _LOST_FRAMES_PER_FRAME]
+            lost = Lost(peer.key, reason, list(control.to_ranges(frames)), sender.runs_of(frames))
+            self.endpoint.send(peer.address, LOST, RELIABLE, control.encode_lost(lost))
+
+    def tails(self) -> list[Tail]:
+        """Return where the streams end, for heartbeats."""
+        return [
+            Tail(
+                stream,
+                sender.next_sequence,
+                min(len(sender.flow.receivers), 0xFFFF) if sender.flow is not None else 0,
+                sender.tail_ns is not None,
+            )
+            for stream, sender in self.senders.items()
+        ]
+
+    def advance(self, now: int, peers: list[Peer]) -> bool:
+        """Run timers; True when the ends of the streams must be told."""
+        for sender in self.senders.values():
+            sender.framer.calm(now)
+        for key in self.flow.drop_slow(now, self.reliable.next_sequence):
+            self._report_slow(key, peers)
+        self.cache.expire(now)
+        for peer in peers:
+            if peer.debt.due_ns is not None and now >= peer.debt.due_ns and peer.is_present:
+                self.grants.resend(now, peer)
+        return self.reliable.is_tail_due(now)
+
+    def _report_slow(self, key: bytes, peers: list[Peer]) -> None:
+        self.endpoint.counters["slow_receivers"] += 1
+        for peer in peers:
+            if peer.key == key:
+                self.endpoint.events.append(
+                    SlowConsumer(self.endpoint.channel, "left_behind", 0, peer=peer.source)
+                )
+
+    def deadline(self, now: int, peers: list[Peer]) -> int | None:
+        """Return when `advance` or a held-back frame has something to do."""
+        times = [sender.framer.deadline() for sender in self.senders.values()]
+        times += [self.reliable.tail_ns, self.flow.slow_deadline()]
+        times += [peer.debt.due_ns for peer in peers if peer.is_present]
+        if self.bucket is not None and self.has_work(now):
+            times.append(self.bucket.ready_ns(now))
+        return min((time for time in times if time is not None), default=None)
+
+    def has_work(self, now: int) -> bool:
+        """Tell whether frames wait to be sent, for whatever reason."""
+        return any(sender.framer.has_work or sender.repairs for sender in self.senders.values())
+
+    def is_settled(self) -> bool:
+        """Tell whether everything was sent and everybody who is here has it."""
+        return not any(
+            sender.framer.has_work for sender in self.senders.values()
+        ) and self.flow.is_acknowledged(self.reliable.next_sequence)
+
+    def _send_grant(self, peer: Peer, body: bytes) -> None:
+        self.endpoint.send(peer.address, GRANT, 0, body)

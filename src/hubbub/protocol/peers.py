@@ -1,0 +1,98 @@
+"""The other nodes of a channel, and what is between them and us.
+
+A peer is (node id, incarnation): a restart is another peer. One that is not heard for
+`peer_timeout` has left, but what it is owed, and what we wait for from it, is kept for the repair
+window: a partition shorter than that costs nothing. A goodbye ends both at once.
+"""
+
+from hubbub.message import Source
+from hubbub.protocol.burst import Address
+from hubbub.protocol.receiver import Receiver
+from hubbub.subjects import Matcher
+from hubbub.wire.control import Hello
+from hubbub.wire.header import Header, split_key
+
+Early = tuple[Header, bytes]
+
+
+class Debt:
+    """What a peer is owed by us: topics and from where on, and whether it knows."""
+
+    __slots__ = (
+        "acknowledged_version", "due_ns", "has_begun", "interval_ns", "number", "owed",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.owed: dict[int, int] = {}  # Topic number -> first sequence.
+        self.has_begun = False
+        self.version = 0  # The interest that our grant answers.
+        self.acknowledged_version = 0
+        self.due_ns: int | None = None  # When to send the grant (again).
+        self.interval_ns = 0
+
+
+class Peer:
+    """One other node."""
+
+    def __init__(self, key: bytes, address: Address, now: int) -> None:
+        identifier, incarnation = split_key(key)
+        self.key = key
+        self.source = Source("", identifier, incarnation)
+        self.host = ""
+        self.pid = 0
+        self.address = address
+        self.heard_ns = now
+        self.is_known = False  # Its HELLO is complete.
+        self.lost_ns: int | None = None  # When it timed out.
+        self.ends: dict[int, int] | None = None  # From its goodbye: where its streams end.
+        self.left_ns = 0
+        # What it wants.
+        self.interest_version = 0
+        self.announced_version = 0  # The newest version that we have heard of.
+        self.interest: Matcher[None] = Matcher()
+        self.window_bytes = 0
+        self.hello_parts: dict[int, Hello] = {}
+        self.want_ns: int | None = None  # When to ask for its HELLO (again).
+        # What we owe it, and it owes us.
+        self.debt = Debt()
+        self.incoming: dict[int, Receiver] = {}
+        self.their_debt = 0
+        self.grant_nonce = 0  # The version of our interest that the grant under way answers.
+        self.granted_version = 0
+        self.grant_parts: set[int] = set()
+        self.early: list[Early] = []  # Frames that came before their grant.
+        self.early_bytes = 0
+
+    @property
+    def is_present(self) -> bool:
+        """Tell whether the peer is here as far as anybody can know."""
+        return self.is_known and self.lost_ns is None and self.ends is None
+
+    def introduce(self, hello: Hello) -> None:
+        """Take name and place from a HELLO."""
+        self.source = Source(hello.name, self.source.id, self.source.incarnation)
+        self.host = hello.host
+        self.pid = hello.pid
+        self.window_bytes = hello.window_bytes
+
+    def collect(self, hello: Hello) -> list[str] | None:
+        """Take a part of its interest; return all patterns when the newest version is complete."""
+        if hello.interest_version < self.announced_version or hello.part >= hello.parts:
+            return None
+        if hello.interest_version > self.announced_version or self.parts_expected() != hello.parts:
+            self.hello_parts.clear()
+        self.announced_version = hello.interest_version
+        self.hello_parts[hello.part] = hello
+        if len(self.hello_parts) < hello.parts:
+            return None
+        parts = [self.hello_parts[part].patterns for part in range(hello.parts)]
+        self.hello_parts.clear()
+        return [pattern for patterns in parts for pattern in patterns]
+
+    def parts_expected(self) -> int:
+        """Return how many parts the HELLO under way has; 0 if none came."""
+        for hello in self.hello_parts.values():
+            return hello.parts
+        return 0

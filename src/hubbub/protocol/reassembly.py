@@ -1,0 +1,114 @@
+"""Large messages from their segments: bounded, and never completed by a duplicate or an overlap.
+
+The segments of a message have one stride, so a segment is a whole number; a message is complete
+when every number was seen once. (LCM counts down the missing fragments instead, and a duplicate
+completes a message with a hole in it.) Memory is claimed from a budget before it is allocated.
+"""
+
+from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
+from hubbub.wire.batch import Segment
+
+
+class Budget:
+    """Memory for incomplete messages, shared by all peers of a channel."""
+
+    __slots__ = ("claimed_bytes", "max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.claimed_bytes = 0
+
+    def claim(self, size_bytes: int) -> bool:
+        """Take memory from the budget if there is enough."""
+        if self.claimed_bytes + size_bytes > self.max_bytes:
+            return False
+        self.claimed_bytes += size_bytes
+        return True
+
+    def release(self, size_bytes: int) -> None:
+        """Give memory back."""
+        self.claimed_bytes -= size_bytes
+        assert self.claimed_bytes >= 0
+
+
+class Partial:
+    """One message on its way to completeness."""
+
+    __slots__ = ("buffer", "last_frame", "published_ns", "remaining", "seen", "stride", "total")
+
+    def __init__(self, segment: Segment) -> None:
+        self.total = segment.total
+        self.stride = segment.stride
+        self.published_ns = segment.published_ns
+        self.buffer = bytearray(segment.total)
+        self.remaining = -(-segment.total // segment.stride)
+        self.seen = bytearray(self.remaining)
+        self.last_frame: int | None = None  # The frame of the last segment, once it came.
+
+    def add(self, segment: Segment) -> bool:
+        """Put a segment in place; False if it contradicts the others or is there already."""
+        number = segment.offset // self.stride
+        if (segment.total, segment.stride) != (self.total, self.stride) or self.seen[number]:
+            return False
+        self.seen[number] = 1
+        self.remaining -= 1
+        self.buffer[segment.offset : segment.offset + len(segment.data)] = segment.data
+        return True
+
+
+class Reassembly:
+    """The incomplete messages of one stream."""
+
+    __slots__ = ("budget", "partials", "refused")
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.partials: dict[tuple[int, int], Partial] = {}
+        self.refused = 0
+
+    def add(self, frame: int, segment: Segment) -> bytes | None:
+        """Take a segment; return the whole message when this completed it."""
+        place = segment.topic, segment.sequence
+        partial = self.partials.get(place)
+        if partial is None:
+            partial = self._begin(place, segment)
+            if partial is None:
+                return None
+        if not partial.add(segment):
+            self.refused += 1
+            return None
+        if segment.offset + len(segment.data) == segment.total:
+            partial.last_frame = frame
+        if partial.remaining:
+            return None
+        self.drop(place)
+        return bytes(partial.buffer)
+
+    def _begin(self, place: tuple[int, int], segment: Segment) -> Partial | None:
+        if len(self.partials) >= REASSEMBLIES_PER_PEER_MAX or not self.budget.claim(segment.total):
+            self.refused += 1
+            return None
+        self.partials[place] = partial = Partial(segment)
+        return partial
+
+    def drop(self, place: tuple[int, int]) -> None:
+        """Forget an incomplete message."""
+        partial = self.partials.pop(place, None)
+        if partial is not None:
+            self.budget.release(partial.total)
+
+    def drop_settled(self, base: int) -> list[tuple[int, int]]:
+        """Forget the messages whose last segment is settled: they will stay incomplete."""
+        dead = [
+            place
+            for place, partial in self.partials.items()
+            if partial.last_frame is not None and partial.last_frame < base
+        ]
+        for place in dead:
+            self.drop(place)
+        return dead
+
+    def clear(self) -> None:
+        """Forget all."""
+        for place in list(self.partials):
+            self.drop(place)

@@ -1,0 +1,299 @@
+"""HOT. One incoming stream: which of its frames came, and what they hold, in order.
+
+Invariants: `next` is the first frame never seen or heard of; every frame before it came, is in
+`requester.missing`, or is settled (abandoned, skipped). A frame is marked as seen before anybody
+asks whether it is for us, and only if it could be decoded. Runs of topics whose number nobody has
+named yet are held while a grant is under way, because the grant may say that they were owed.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from hubbub.limits import CACHE_BYTES_MAX, FRAME_COST_BYTES, HELD_BYTES_MAX, MISSING_FRAMES_MAX
+from hubbub.message import Source
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.reassembly import Budget, Reassembly
+from hubbub.protocol.repair import Requester
+from hubbub.protocol.topics import Hole, IncomingTopic
+from hubbub.wire import batch
+from hubbub.wire.control import Lost, Range, Topic, decode_declarations
+from hubbub.wire.header import BEST_EFFORT, DECLARES
+
+Held = tuple[int, int, list[bytes], list[int]]
+
+
+class Receiver:
+    """The receiving end of one stream of one peer."""
+
+    def __init__(
+        self,
+        stream: int,
+        source: Source,
+        from_frame: int,
+        random: Random,
+        tolerance_ns: int,
+        budget: Budget,
+        is_wanted: Callable[[str], bool],
+    ) -> None:
+        self.stream = stream
+        self.source = source
+        self.is_reliable = stream != BEST_EFFORT
+        self.from_frame = from_frame
+        self.next = from_frame
+        self.requester = Requester(random, tolerance_ns)
+        self.topics: dict[int, IncomingTopic] = {}
+        self.reassembly = Reassembly(budget)
+        self.is_wanted = is_wanted
+        self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
+        self.held: dict[int, list[Held]] = {}
+        self.held_bytes = 0
+        self.holes: list[Hole] = []
+        self.blind_holes: list[
+            tuple[int, int, str]
+        ] = []  # Frames lost without anybody knowing what was in them.
+        self.fresh_bytes = 0  # Received since the last STATUS, as the socket buffer counts.
+        self.status_ns: int | None = None  # When to send a STATUS.
+        self.echo_us = 0  # The sender's clock in its last frame, and when that came.
+        self.echo_ns = 0
+        self.duplicates = 0
+        self.repaired = 0
+        self.ahead_bytes = 0  # Received behind the first missing frame, roughly: what waits for it.
+        self.ahead_base = from_frame
+        self.malformed = 0
+        self.deferred = 0
+        self.resyncs = 0
+
+    @property
+    def base(self) -> int:
+        """Return the first frame that is neither here nor settled."""
+        for sequence in self.requester.missing:
+            return sequence
+        return self.next
+
+    def accept_data(
+        self, now: int, sequence: int, flags: int, buffer: bytes, start: int, end: int,
+        received_ns: int, out: list[Delivery],
+    ) -> bool:  # fmt: skip
+        """Take a DATA frame (body in `buffer[start:end]`); False if it was not new or not sound."""
+        if not self._is_new(sequence) or self._is_full():
+            return False
+        body = batch.decode(buffer, start, end)
+        if body is None or (flags & DECLARES and not self._declare(body.declarations)):
+            self.malformed += 1
+            return False
+        self._mark(now, sequence, end - start)
+        runs, payloads, published_ns, _ = body
+        if len(runs) == 1:
+            number, first, _ = runs[0]
+            self._accept_run(sequence, number, first, payloads, published_ns, received_ns, out)
+            return True
+        at = 0
+        for number, first, count in runs:
+            stop = at + count
+            self._accept_run(
+                sequence, number, first, payloads[at:stop], published_ns[at:stop], received_ns, out
+            )
+            at = stop
+        return True
+
+    def accept_segment(
+        self, now: int, sequence: int, buffer: bytes, start: int, end: int,
+        received_ns: int, out: list[Delivery],
+    ) -> bool:  # fmt: skip
+        """Take a SEGMENT frame; False if it was not new or not sound."""
+        if not self._is_new(sequence) or self._is_full():
+            return False
+        segment = batch.decode_segment(buffer, start, end)
+        if segment is None:
+            self.malformed += 1
+            return False
+        self._mark(now, sequence, end - start)
+        topic = self.topics.get(segment.topic)
+        if topic is not None and self._is_past(topic, segment.sequence):
+            return True
+        if topic is None and not self.is_awaiting_grant:
+            return True
+        refused = self.reassembly.refused
+        message = self.reassembly.add(sequence, segment)
+        if message is not None:
+            self._accept_run(
+                sequence, segment.topic, segment.sequence, [message], [segment.published_ns],
+                received_ns, out,
+            )  # fmt: skip
+        elif self.reassembly.refused > refused and topic is not None:
+            topic.lose(segment.sequence, 1, "no_memory", received_ns, out)
+        return True
+
+    @staticmethod
+    def _is_past(topic: IncomingTopic, sequence: int) -> bool:
+        return not topic.is_wanted or (topic.expected is not None and sequence < topic.expected)
+
+    def _is_new(self, sequence: int) -> bool:
+        if sequence >= self.next or sequence in self.requester.missing:
+            return True
+        self.duplicates += 1
+        return False
+
+    def _is_full(self) -> bool:
+        # A frame refused here counts as lost, so it is repaired once the grant has come.
+        if self.held_bytes <= HELD_BYTES_MAX:
+            return False
+        self.deferred += 1
+        return True
+
+    def _mark(self, now: int, sequence: int, size_bytes: int) -> None:
+        self.fresh_bytes += size_bytes + FRAME_COST_BYTES
+        if self.requester.missing:
+            self.ahead_bytes += size_bytes
+        if sequence == self.next:
+            self.next = sequence + 1
+        elif sequence > self.next:
+            self.extend(now, sequence)
+            self.next = sequence + 1
+        elif self.requester.found(sequence):
+            self.repaired += 1
+
+    def extend(self, now: int, next_sequence: int) -> None:
+        """Learn that frames up to `next_sequence` were sent; those not here are missing."""
+        if next_sequence <= self.next:
+            return
+        first, self.next = self.next, next_sequence
+        if not self.is_reliable:
+            return
+        if next_sequence - first + len(self.requester.missing) > MISSING_FRAMES_MAX:
+            # More than any window: a forged or absurd jump must not cost memory.
+            self.resyncs += 1
+            self.blind_holes.append((first, next_sequence - 1, "resync"))
+        else:
+            self.requester.miss(now, first, next_sequence)
+
+    def _accept_run(
+        self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int],
+        received_ns: int, out: list[Delivery],
+    ) -> None:  # fmt: skip
+        topic = self.topics.get(number)
+        if topic is None or topic.expected is None:
+            if self.is_awaiting_grant and (topic is None or topic.is_wanted):
+                self._hold(frame, number, first, payloads, published_ns)
+            return
+        if not topic.is_wanted:
+            return
+        topic.accept(frame, first, payloads, published_ns, received_ns, out)
+        if topic.waiting and frame < self.base:
+            # Every earlier frame is settled, and still something is missing before this run.
+            topic.settle(self.base, "not_available", received_ns, out)
+
+    def _hold(
+        self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int]
+    ) -> None:
+        self.held_bytes += sum(map(len, payloads))
+        self.held.setdefault(number, []).append((frame, first, payloads, published_ns))
+
+    def _declare(self, declarations: bytes) -> bool:
+        topics = decode_declarations(declarations)
+        if topics is None:
+            return False
+        for topic in topics:
+            self.declare(topic)
+        return True
+
+    def declare(self, declared: Topic) -> IncomingTopic:
+        """Learn a topic's name and where it starts for us."""
+        topic = self.topics.get(declared.number)
+        if topic is None or topic.subject != declared.subject:
+            topic = self.topics[declared.number] = IncomingTopic(
+                declared.number, declared.subject, self.source, self.holes,
+                is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
+            )  # fmt: skip
+            topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
+        if topic.is_wanted:
+            topic.start(declared.first)
+        return topic
+
+    def grant(self, from_frame: int) -> None:
+        """Accept that nothing before `from_frame` is owed."""
+        missing = self.requester.missing
+        for sequence in [sequence for sequence in missing if sequence < from_frame]:
+            self.requester.found(sequence)
+        self.next = max(self.next, from_frame)
+
+    def release_held(self, received_ns: int, out: list[Delivery]) -> None:
+        """Hand out what was held for topics that a grant has named; forget the rest."""
+        held, self.held, self.held_bytes = self.held, {}, 0
+        for number, runs in held.items():
+            topic = self.topics.get(number)
+            if topic is not None and topic.is_wanted and topic.expected is not None:
+                for frame, first, payloads, published_ns in runs:
+                    topic.accept(frame, first, payloads, published_ns, received_ns, out)
+
+    def reconsider_interest(self) -> None:
+        """Look again which topics are wanted here."""
+        for topic in self.topics.values():
+            is_wanted = self.is_wanted(topic.subject)
+            if topic.is_wanted and not is_wanted:
+                topic.stop()
+            topic.is_wanted = is_wanted
+
+    def skip(self, ranges: list[Range], received_ns: int, out: list[Delivery]) -> None:
+        """Accept that frames held nothing for us."""
+        self._settle_frames(ranges, "not_available", received_ns, out)
+
+    def lose(self, lost: Lost, received_ns: int, out: list[Delivery]) -> None:
+        """Accept that frames can no longer be had; the runs name what was in them."""
+        for number, first, count in lost.runs:
+            topic = self.topics.get(number)
+            if topic is not None and topic.is_wanted:
+                self.reassembly.drop((number, first))
+                topic.lose(first, count, lost.reason, received_ns, out)
+        self._settle_frames(lost.ranges, lost.reason, received_ns, out)
+
+    def abandon(
+        self, frames: list[int], reason: str, received_ns: int, out: list[Delivery]
+    ) -> None:
+        """Give up frames without knowing what was in them."""
+        if frames:
+            before = len(self.holes)
+            open_holes = sum(1 for topic in self.topics.values() if topic.hole_first)
+            self._settle_frames([(frame, 1) for frame in frames], reason, received_ns, out)
+            named = len(self.holes) > before or any(
+                topic.hole_first for topic in self.topics.values()
+            )
+            if not named and not open_holes:
+                self.blind_holes.append((frames[0], frames[-1], reason))
+
+    def is_overrun(self) -> bool:
+        """Tell whether too much waits behind one missing frame: its sender is broken."""
+        if self.ahead_bytes <= 2 * CACHE_BYTES_MAX:
+            return False
+        base, self.ahead_bytes = self.base, 0
+        if base > self.ahead_base:
+            self.ahead_base = base
+            return False
+        return True
+
+    def _settle_frames(
+        self, ranges: list[Range], reason: str, received_ns: int, out: list[Delivery]
+    ) -> None:
+        missing = self.requester.missing
+        for first, count in ranges:
+            for sequence in range(first, first + count):
+                if sequence in missing:
+                    self.requester.found(sequence)
+        base = self.base
+        for number, sequence in self.reassembly.drop_settled(base):
+            topic = self.topics.get(number)
+            if topic is not None:
+                topic.lose(sequence, 1, reason, received_ns, out)
+        for topic in self.topics.values():
+            if topic.waiting:
+                topic.settle(base, reason, received_ns, out)
+            if topic.hole_first and not missing:
+                topic.close_hole()
+
+    def close(self, reason: str, received_ns: int, out: list[Delivery]) -> None:
+        """End the stream: what is missing is lost, what waited is handed out."""
+        self.abandon(sorted(self.requester.missing), reason, received_ns, out)
+        for topic in self.topics.values():
+            topic.settle(self.next + 1, reason, received_ns, out)
+            topic.close_hole()
+        self.reassembly.clear()

@@ -1,0 +1,139 @@
+"""Asking for what is missing: one request cycle a stream, as NORM does it, not a machine a gap.
+
+Purpose: in a group of any size about one receiver asks for a lost frame, soon, and asks again if
+nothing comes. Each missing frame knows from when on it may be asked for; one timer a stream covers
+them all:
+
+- a new gap arms the timer with a random back-off (RFC 5401 section 4.1: weighted towards the end,
+  so that the first to ask silences the others); with one receiver a fixed reorder tolerance;
+- when the timer fires, one NAK names every frame that may be asked for, and holds them off for
+  (K + 2) GRTT, doubled after five cycles without an answer;
+- hearing another's NAK holds off the frames it names, as if we had asked.
+
+Why not a hold-off for the whole stream: frames lost while an earlier request is under way would
+wait for its end, and at high rates that wait, not the loss, would limit the goodput.
+"""
+
+from math import exp, log
+from random import Random
+
+from hubbub.limits import (
+    BACKOFF_FACTOR,
+    GRTT_START,
+    HOLDOFF_CEILING,
+    UNANSWERED_CYCLES,
+)
+from hubbub.wire.control import Range
+
+
+def draw_backoff_ns(random: Random, window_ns: int, receivers: int) -> int:
+    """Draw a back-off within the window for a group of this size (RFC 5401, section 4.1)."""
+    scale = log(receivers) + 1
+    rate = scale / window_ns
+    base = rate / (exp(scale) - 1)
+    x = random.uniform(0, rate) + base
+    delay = log(x * (exp(scale) - 1) * (window_ns / scale)) / rate
+    return int(min(max(delay, 0), window_ns))
+
+
+class Missing:
+    """One frame that has not come."""
+
+    __slots__ = ("due_ns", "rounds", "since_ns")
+
+    def __init__(self, now: int) -> None:
+        self.since_ns = now
+        self.due_ns = now  # From when on it may be asked for.
+        self.rounds = 0
+
+
+class Requester:
+    """Decides when this receiver asks its sender for which frames."""
+
+    __slots__ = (
+        "grtt_ns", "missing", "random", "receivers", "requests", "suppressed", "timer_ns",
+        "tolerance_ns", "unanswered",
+    )  # fmt: skip
+
+    def __init__(self, random: Random, tolerance_ns: int) -> None:
+        self.random = random
+        self.tolerance_ns = tolerance_ns
+        self.missing: dict[int, Missing] = {}  # Frame sequence -> state, in increasing order.
+        self.grtt_ns = GRTT_START
+        self.receivers = 1
+        self.timer_ns: int | None = None
+        self.unanswered = 0
+        self.requests = 0
+        self.suppressed = 0
+
+    def miss(self, now: int, first: int, end: int) -> None:
+        """Note that the frames `first..end-1` did not come."""
+        for sequence in range(first, end):
+            self.missing[sequence] = Missing(now)
+        self._arm(now + self._backoff_ns())
+
+    def found(self, sequence: int) -> bool:
+        """Take a frame off the list; False if it was not missing."""
+        if self.missing.pop(sequence, None) is None:
+            return False
+        self.unanswered = 0
+        if not self.missing:
+            self.timer_ns = None
+        return True
+
+    def heard(self, now: int, ranges: list[Range]) -> None:
+        """Hold off what another receiver has just asked for."""
+        due = now + self._holdoff_ns()
+        for first, count in ranges:
+            for sequence in range(first, first + count):
+                missing = self.missing.get(sequence)
+                if missing is not None and missing.due_ns <= now:
+                    missing.due_ns = due
+                    self.suppressed += 1
+
+    def due(self, now: int) -> list[int]:
+        """Return the frames to ask for now, sorted; empty before the timer."""
+        if self.timer_ns is None or now < self.timer_ns:
+            return []
+        frames = sorted(seq for seq, missing in self.missing.items() if missing.due_ns <= now)
+        if frames:
+            self._asked(now, frames)
+        self.timer_ns = None
+        if self.missing:
+            soonest = min(missing.due_ns for missing in self.missing.values())
+            self._arm(max(soonest, now) + self._backoff_ns())
+        return frames
+
+    def _asked(self, now: int, frames: list[int]) -> None:
+        self.requests += 1
+        self.unanswered += 1
+        due = now + self._holdoff_ns()
+        for sequence in frames:
+            missing = self.missing[sequence]
+            missing.due_ns = due
+            missing.rounds += 1
+
+    def given_up(self, now: int, rounds: int, time_ns: int) -> list[int]:
+        """Return the frames that were asked for too often or for too long."""
+        return [
+            sequence
+            for sequence, missing in self.missing.items()
+            if missing.rounds > rounds or now - missing.since_ns > time_ns
+        ]
+
+    def _arm(self, at_ns: int) -> None:
+        if self.timer_ns is None or at_ns < self.timer_ns:
+            self.timer_ns = at_ns
+
+    def _backoff_ns(self) -> int:
+        if self.receivers <= 1:
+            return self.tolerance_ns
+        window_ns = BACKOFF_FACTOR * self.grtt_ns
+        drawn = draw_backoff_ns(self.random, window_ns, self.receivers)
+        return max(drawn, self.tolerance_ns)
+
+    def _holdoff_ns(self) -> int:
+        # A lone receiver has nobody to wait for but the sender.
+        factor = 2 if self.receivers <= 1 else BACKOFF_FACTOR + 2
+        doublings = max(0, self.unanswered - UNANSWERED_CYCLES)
+        return min(factor * self.grtt_ns << min(doublings, 10), HOLDOFF_CEILING)

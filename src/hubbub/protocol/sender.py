@@ -1,0 +1,252 @@
+"""HOT. One outgoing stream: frames, their cache, their repairs, and the tail of the stream.
+
+Frames leave in bursts. Repairs go first, but at most every other burst, so that repairing never
+stops what is new. A frame gets its sequence here and a packet number each time it is sent. The
+heartbeat that tells the end of the stream comes 10 ms after the last frame, then doubling, until
+every receiver that is here has said that it has all: a lost last frame is found without a following
+one.
+"""
+
+from collections.abc import Callable, Iterator
+
+from hubbub.limits import (
+    FRAME_COST_BYTES,
+    TAIL_HEARTBEAT,
+    TAIL_HEARTBEAT_CEILING,
+    US,
+    WINDOW_BYTES,
+)
+from hubbub.protocol.burst import Burst
+from hubbub.protocol.cache import Body, Cache, body_bytes
+from hubbub.protocol.flow import Flow
+from hubbub.protocol.framing import Framer
+from hubbub.wire.batch import Run
+from hubbub.wire.control import Range
+from hubbub.wire.header import (
+    ASK,
+    DATA,
+    HEADER_BYTES,
+    REPAIR,
+    SEGMENT,
+    Prefix,
+    finish,
+    finish_parts,
+)
+
+MakePrefix = Callable[[int, int, int], Prefix]
+
+
+class Sender:
+    """The sending end of one stream; `flow` and `cache` are None for best effort."""
+
+    def __init__(
+        self,
+        stream: int,
+        framer: Framer,
+        flow: Flow | None,
+        cache: Cache | None,
+        make_prefix: MakePrefix,
+        packet_numbers: Iterator[int],
+        burst_bytes_max: int,
+        next_sequence: int = 1,
+    ) -> None:
+        self.stream = stream
+        self.framer = framer
+        self.flow = flow
+        self.cache = cache
+        self.make_prefix = make_prefix
+        self.packet_numbers = packet_numbers
+        self.burst_bytes_max = burst_bytes_max
+        self.next_sequence = next_sequence
+        self.position = 0
+        self.is_held = False  # The node is still looking around: nothing may go.
+        self.repairs: dict[int, bytes] = {}  # Frame -> who asked.
+        self.repair_bytes = 0
+        self.repaired_ns: dict[int, int] = {}
+        self._was_repair = False
+        self.tail_ns: int | None = None
+        self._tail_interval_ns = TAIL_HEARTBEAT
+        self._prefixes: dict[tuple[int, int], Prefix] = {}
+        self.frames_sent = 0
+        self.repairs_sent = 0
+
+    def is_blocked(self) -> bool:
+        """Tell whether the window forbids a new frame."""
+        flow = self.flow
+        if flow is None or flow.limit is None:
+            return False
+        if self.position + self.framer.body_bytes_max + FRAME_COST_BYTES <= flow.limit:
+            return False
+        # With nothing under way one frame may always go, however small the window is.
+        return not flow.is_acknowledged(self.next_sequence)
+
+    def next_burst(self, now: int, received_ns: int) -> Burst | None:
+        """Make what goes out in the next system call."""
+        if self.repairs and not self._was_repair:
+            self._was_repair = True
+            burst = self._repair_burst(now)
+            if burst is not None:
+                return burst
+        self._was_repair = False
+        burst = self._fresh_burst(now, received_ns)
+        if burst is None and self.repairs:
+            burst = self._repair_burst(now)
+        return burst
+
+    def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
+        if self.is_held:
+            return None
+        frames: list[tuple[int, Body, int]] = []
+        size = 0
+        while self.framer.is_ready(now):
+            if self.is_blocked():
+                assert self.flow is not None
+                self.flow.blocked(now)
+                break
+            made = self.framer.next_body(now, received_ns)
+            if made is None:
+                break
+            frame = self._number(now, *made)
+            if self.flow is not None and not self.flow.has_present:
+                continue  # Owed to somebody who is away: it is in the cache.
+            frames.append(frame)
+            size += HEADER_BYTES + body_bytes(frame[1])
+            if self._is_last_of_burst(frame[1], size):
+                break
+        return self._emit(now, frames, 0) if frames else None
+
+    def _is_last_of_burst(self, body: Body, size: int) -> bool:
+        # The short last piece of a large message cannot be padded, so it must end a burst.
+        is_short_piece = (
+            not isinstance(body, bytes) and body_bytes(body) < self.framer.body_bytes_max
+        )
+        longest = self.framer.body_bytes_max + HEADER_BYTES
+        return is_short_piece or size + longest > self.burst_bytes_max
+
+    def _number(self, now: int, body: Body, flags: int) -> tuple[int, Body, int]:
+        sequence = self.next_sequence
+        self.next_sequence = sequence + 1
+        if self.cache is not None:
+            assert self.flow is not None
+            self.position = self.cache.add(now, sequence, self.position, body, flags)
+            self.flow.unblocked()
+            self._tail_interval_ns = TAIL_HEARTBEAT
+            self.tail_ns = now + TAIL_HEARTBEAT
+            if self.is_blocked():
+                flags |= ASK
+        return sequence, body, flags
+
+    def _repair_burst(self, now: int) -> Burst | None:
+        assert self.cache is not None
+        frames: list[tuple[int, Body, int]] = []
+        size = 0
+        for sequence in list(self.repairs):
+            del self.repairs[sequence]
+            body = self.cache.bodies.get(sequence)
+            if body is None:
+                continue
+            self.repair_bytes -= body_bytes(body)
+            self.repaired_ns[sequence] = now
+            self.repairs_sent += 1
+            frames.append((sequence, body, self.cache.flags.get(sequence, 0)))
+            size += HEADER_BYTES + body_bytes(body)
+            if self._is_last_of_burst(body, size):
+                break
+        if not self.repairs:
+            self.repair_bytes = 0
+        return self._emit(now, frames, REPAIR) if frames else None
+
+    def _emit(self, now: int, frames: list[tuple[int, Body, int]], flags: int) -> Burst:
+        """Put headers on frames; all but the last get the same size, as offloading wants it."""
+        sent_us = now // US & 0xFFFF_FFFF
+        self.frames_sent += len(frames)
+        buffers: list[bytes | memoryview] = []
+        longest = max(body_bytes(body) for _, body, _ in frames)
+        for place, (sequence, body, frame_flags) in enumerate(frames, 1):
+            packet = next(self.packet_numbers)
+            if isinstance(body, bytes):
+                if place < len(frames) and len(body) < longest:
+                    body += bytes(longest - len(body))
+                shared = self._prefix(DATA, frame_flags | flags)
+                buffers += finish(shared, sequence, packet, sent_us, body), body
+            else:
+                head, data = body
+                shared = self._prefix(SEGMENT, frame_flags | flags)
+                buffers += finish_parts(shared, sequence, packet, sent_us, head, data), head, data
+        return Burst(None, buffers, longest + HEADER_BYTES if len(frames) > 1 else 0)
+
+    def _prefix(self, kind: int, flags: int) -> Prefix:
+        shared = self._prefixes.get((kind, flags))
+        if shared is None:
+            shared = self._prefixes[kind, flags] = self.make_prefix(kind, flags, self.stream)
+        return shared
+
+    def request(
+        self, now: int, key: bytes, ranges: list[Range], budget_bytes: int
+    ) -> tuple[list[int], list[int]]:
+        """Queue the repairs somebody asked for; return the frames (to skip, not available)."""
+        assert self.flow is not None and self.cache is not None
+        state = self.flow.receivers.get(key)
+        skipped: list[int] = []
+        gone: list[int] = []
+        share = max(budget_bytes // 4, self.framer.body_bytes_max)
+        for first, count in ranges:
+            for sequence in range(first, min(first + count, self.next_sequence)):
+                if state is None or sequence < state.from_frame:
+                    skipped.append(sequence)
+                elif sequence not in self.cache.bodies:
+                    gone.append(sequence)
+                elif share > 0 and self.repair_bytes < budget_bytes:
+                    share -= self._queue_repair(now, key, sequence)
+        return skipped, gone
+
+    def _queue_repair(self, now: int, key: bytes, sequence: int) -> int:
+        assert self.flow is not None and self.cache is not None
+        if sequence in self.repairs:
+            return 0
+        if now - self.repaired_ns.get(sequence, -self.flow.grtt_ns) < self.flow.grtt_ns:
+            return 0  # It is on its way.
+        size = body_bytes(self.cache.bodies[sequence])
+        self.repairs[sequence] = key
+        self.repair_bytes += size
+        return size
+
+    def runs_of(self, frames: list[int]) -> list[Run]:
+        """Return which messages were in frames that are gone."""
+        assert self.cache is not None
+        return [run for frame in frames for run in self.cache.runs_of(frame)]
+
+    def acknowledged(self) -> None:
+        """Forget what everybody has."""
+        assert self.flow is not None and self.cache is not None
+        before = self.flow.acknowledged
+        self.cache.acknowledge(before)
+        if self.repaired_ns:
+            self.repaired_ns = {s: at for s, at in self.repaired_ns.items() if s >= before}
+        if self.flow.is_acknowledged(self.next_sequence):
+            self.tail_ns = None
+
+    def position_of(self, sequence: int) -> int:
+        """Return where a frame begins in the stream; of one that is gone, where the oldest does."""
+        assert self.cache is not None
+        known = self.cache.positions
+        if sequence in known:
+            return known[sequence]
+        if self.cache.first is not None and sequence < self.cache.first:
+            return known[self.cache.first]
+        return self.position
+
+    def is_tail_due(self, now: int) -> bool:
+        """Tell whether the end of the stream must be told again, and set the next time."""
+        if self.tail_ns is None or now < self.tail_ns:
+            return False
+        self._tail_interval_ns = min(2 * self._tail_interval_ns, TAIL_HEARTBEAT_CEILING)
+        self.tail_ns = now + self._tail_interval_ns
+        return True
+
+    def repair_budget(self) -> int:
+        """Return how many bytes of repairs may wait: one window."""
+        assert self.flow is not None
+        return max(
+            (state.window_bytes for state in self.flow.receivers.values()), default=WINDOW_BYTES
+        )

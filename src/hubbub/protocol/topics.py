@@ -1,0 +1,198 @@
+"""HOT. Topics, of ours and of our peers: where messages get their sequence and their order.
+
+A topic is (sender incarnation, subject). Delivery is ordered by topic sequence alone: a run is
+handed out when its first sequence is the expected one, whatever other frames of its stream are
+still missing. A run that comes early waits. It stops waiting when what it waits for can no longer
+come: because every frame before its own is settled. No timer decides order.
+"""
+
+from typing import Any, NamedTuple
+
+from hubbub.message import Source
+from hubbub.protocol.delivery import Delivery
+
+Waiting = tuple[int, list[bytes], list[int]]
+
+
+class OutgoingTopic:
+    """A topic that this node publishes; publishers are handles to it."""
+
+    __slots__ = (
+        "generation", "is_declared", "is_reliable", "next_sequence", "number", "receivers",
+        "schema_hash", "schema_name", "sinks", "source", "subject",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        subject: str,
+        source: Source,
+        *,
+        is_reliable: bool,
+        schema_name: str = "",
+        schema_hash: int = 0,
+        next_sequence: int = 1,
+    ) -> None:
+        self.number = number
+        self.subject = subject
+        self.source = source
+        self.is_reliable = is_reliable
+        self.schema_name = schema_name
+        self.schema_hash = schema_hash
+        self.next_sequence = next_sequence
+        self.receivers = 0  # Peers that are owed this topic.
+        self.is_declared = False  # Whether a frame has named it since the last newcomer.
+        self.sinks: tuple[Any, ...] = ()  # Own subscriptions, kept by the node.
+        self.generation = -1
+
+
+class Hole(NamedTuple):
+    """Messages of a topic that were owed and will not come."""
+
+    topic: "IncomingTopic"
+    first: int
+    last: int
+    reason: str
+
+
+class IncomingTopic:
+    """A topic of a peer, and the order of its messages.
+
+    A hole stays open while it may still grow, so that it is reported once, however many frames it
+    took: `hole_first` is where it began, and it ends before `expected`.
+    """
+
+    __slots__ = (
+        "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason", "holes",
+        "is_reliable", "is_wanted", "late", "lost", "number", "schema_hash", "schema_name", "sinks",
+        "source", "subject", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        subject: str,
+        source: Source,
+        holes: list[Hole],
+        *,
+        is_reliable: bool,
+        is_wanted: bool,
+    ) -> None:
+        self.number = number
+        self.subject = subject
+        self.source = source
+        self.holes = holes  # Where finished holes are put: the receiver's list.
+        self.is_reliable = is_reliable
+        self.is_wanted = is_wanted
+        self.schema_name = ""
+        self.schema_hash = 0
+        self.expected: int | None = None  # None: nobody has said yet where it starts for us.
+        self.waiting: dict[int, Waiting] = {}  # first sequence -> (frame, payloads, times)
+        self.gone: dict[
+            int, tuple[int, str]
+        ] = {}  # first sequence -> (count, why it will not come)
+        self.hole_first = 0
+        self.hole_reason = ""
+        self.sinks: tuple[Any, ...] = ()
+        self.generation = -1
+        self.duplicates = 0
+        self.late = 0
+        self.lost = 0
+
+    def start(self, first: int) -> None:
+        """Begin at this sequence; one that had begun before and is behind has a hole."""
+        if self.expected is None:
+            self.expected = first
+        elif first > self.expected:
+            self._abandon_before(first, "expired")
+
+    def stop(self) -> None:
+        """Forget the order: nobody here wants this topic any more."""
+        self.close_hole()
+        self.expected = None
+        self.waiting.clear()
+        self.gone.clear()
+
+    def accept(
+        self,
+        frame: int,
+        first: int,
+        payloads: list[bytes],
+        published_ns: list[int],
+        received_ns: int,
+        out: list[Delivery],
+    ) -> None:
+        """Take a run of messages; hand out all that is in order now."""
+        expected = self.expected
+        assert expected is not None
+        if first > expected:
+            if self.is_reliable:
+                self.waiting[first] = (frame, payloads, published_ns)
+                return
+            self.lost += first - expected
+        elif first < expected:
+            old = min(expected - first, len(payloads))
+            if self.is_reliable:
+                self.duplicates += old
+            else:
+                self.late += old
+            if old == len(payloads):
+                return
+            first, payloads, published_ns = expected, payloads[old:], published_ns[old:]
+        if self.hole_first:
+            self.close_hole()
+        self.expected = first + len(payloads)
+        out.append(Delivery(self, first, payloads, published_ns, received_ns, "multicast"))
+        if self.waiting or self.gone:
+            self._drain(received_ns, out)
+
+    def lose(
+        self, first: int, count: int, reason: str, received_ns: int, out: list[Delivery]
+    ) -> None:
+        """Note that messages were declared lost; go on behind them if they were the next ones."""
+        expected = self.expected
+        if expected is None or first + count <= expected:
+            return
+        self.gone[max(first, expected)] = (first + count - max(first, expected), reason)
+        self._drain(received_ns, out)
+
+    def settle(self, base: int, reason: str, received_ns: int, out: list[Delivery]) -> None:
+        """Give up what cannot come any more, given that all frames before `base` are settled."""
+        for first in sorted(self.waiting):
+            run = self.waiting.get(first)
+            if run is None:
+                continue  # Handed out with an earlier one.
+            if run[0] >= base:
+                break
+            del self.waiting[first]
+            assert self.expected is not None
+            if first > self.expected:
+                self._abandon_before(first, reason)
+            self.accept(run[0], first, run[1], run[2], received_ns, out)
+
+    def close_hole(self) -> None:
+        """Report the open hole: the next message is there, or none will come."""
+        if self.hole_first:
+            assert self.expected is not None
+            self.lost += self.expected - self.hole_first
+            self.holes.append(Hole(self, self.hole_first, self.expected - 1, self.hole_reason))
+            self.hole_first = 0
+
+    def _abandon_before(self, first: int, reason: str) -> None:
+        assert self.expected is not None and first > self.expected
+        if not self.hole_first:
+            self.hole_first, self.hole_reason = self.expected, reason
+        self.expected = first
+
+    def _drain(self, received_ns: int, out: list[Delivery]) -> None:
+        while self.waiting or self.gone:
+            expected = self.expected
+            assert expected is not None
+            if (run := self.waiting.pop(expected, None)) is not None:
+                self.close_hole()
+                self.expected = expected + len(run[1])
+                out.append(Delivery(self, expected, run[1], run[2], received_ns, "multicast"))
+            elif (gone := self.gone.pop(expected, None)) is not None:
+                self._abandon_before(expected + gone[0], gone[1])
+            else:
+                return

@@ -1,0 +1,161 @@
+"""HOT. Many messages <-> the body of one DATA frame; a piece of a large one <-> a SEGMENT frame.
+
+A DATA body is tables first, payloads last, so that one `struct.pack` and one `join` make it, and
+one `unpack_from` a table takes it apart, whatever the number of messages:
+
+    u16 runs, u16 bytes of declarations, u32 messages, u64 base of the publish times in ns
+    declarations (msgpack), runs x {u32 topic, u64 first sequence, u32 count}
+    messages x u32 length, messages x u32 publish time - base, payloads, padding
+
+Padding lets frames of one offloaded burst have the same size. A body without messages only
+declares. A SEGMENT body is {u32 topic, u64 sequence, u64 publish time, u64 total, u64 offset, u32
+stride} and data.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from struct import Struct, pack, unpack_from
+from typing import Final, NamedTuple
+
+from hubbub.limits import MESSAGE_BYTES_MAX, SEQUENCE_MAX
+
+_HEAD: Final = Struct("!HHIQ")
+_RUN: Final = Struct("!IQI")
+_SEGMENT: Final = Struct("!IQQQQI")
+HEAD_BYTES: Final = _HEAD.size
+RUN_BYTES: Final = _RUN.size
+SEGMENT_HEAD_BYTES: Final = _SEGMENT.size
+TABLE_BYTES_PER_MESSAGE: Final = 8
+
+Run = tuple[int, int, int]
+
+
+class Batch(NamedTuple):
+    """A decoded DATA body."""
+
+    runs: list[Run]
+    payloads: list[bytes]
+    published_ns: list[int]
+    declarations: bytes
+
+
+class Segment(NamedTuple):
+    """A decoded SEGMENT body."""
+
+    topic: int
+    sequence: int
+    published_ns: int
+    total: int
+    offset: int
+    stride: int
+    data: bytes
+
+
+def encode(
+    runs: Sequence[Run],
+    payloads: Sequence[bytes],
+    published_ns: Sequence[int],
+    declarations: bytes = b"",
+) -> bytes:
+    """Make the body of a DATA frame; publish times must lie within 2**32 ns of each other."""
+    count = len(payloads)
+    base = min(published_ns, default=0)
+    if count == 1:
+        topic, first, _ = runs[0]
+        return b"".join(
+            (
+                _HEAD.pack(1, len(declarations), 1, base),
+                declarations,
+                _RUN.pack(topic, first, 1),
+                pack("!II", len(payloads[0]), 0),
+                payloads[0],
+            )
+        )
+    tables = pack(
+        f"!{count}I{count}I", *map(len, payloads), *[time - base for time in published_ns]
+    )
+    return b"".join(
+        (
+            _HEAD.pack(len(runs), len(declarations), count, base),
+            declarations,
+            *[_RUN.pack(*run) for run in runs],
+            tables,
+            *payloads,
+        )
+    )
+
+
+def decode(buffer: bytes, start: int, end: int) -> Batch | None:
+    """Take the body of a DATA frame apart; None if its counts and lengths do not add up."""
+    if end - start < HEAD_BYTES:
+        return None
+    run_count, declared, count, base = _HEAD.unpack_from(buffer, start)
+    at = start + HEAD_BYTES
+    declarations = buffer[at : at + declared]
+    at += declared
+    runs_end = at + run_count * RUN_BYTES
+    data = runs_end + count * TABLE_BYTES_PER_MESSAGE
+    if data > end:
+        return None
+    runs = [_RUN.unpack_from(buffer, place) for place in range(at, runs_end, RUN_BYTES)]
+    if not _adds_up(runs, count):
+        return None
+    table = unpack_from(f"!{2 * count}I", buffer, runs_end)
+    edges = list(accumulate(table[:count], initial=data))
+    if edges[-1] > end:
+        return None
+    payloads = [buffer[a:b] for a, b in pairwise(edges)]
+    return Batch(runs, payloads, list(map(base.__add__, table[count:])), declarations)
+
+
+def _adds_up(runs: list[Run], count: int) -> bool:
+    total = 0
+    for _, first, length in runs:
+        if length == 0 or first + length > SEQUENCE_MAX:
+            return False
+        total += length
+    return total == count
+
+
+def read_runs(body: bytes) -> bytes:
+    """Return the run table of an encoded DATA body: what outlives its payloads in the cache."""
+    run_count, declared, _, _ = _HEAD.unpack_from(body)
+    at = HEAD_BYTES + declared
+    return body[at : at + run_count * RUN_BYTES]
+
+
+def encode_run(topic: int, first: int, count: int) -> bytes:
+    """Make a run table of one run."""
+    return _RUN.pack(topic, first, count)
+
+
+def decode_runs(table: bytes) -> list[Run]:
+    """Take a run table apart; an incomplete last entry is left out."""
+    return list(_RUN.iter_unpack(table[: len(table) - len(table) % RUN_BYTES]))
+
+
+def encode_segment_head(
+    topic: int, sequence: int, published_ns: int, total: int, offset: int, stride: int
+) -> bytes:
+    """Make what stands before the data in a SEGMENT body."""
+    return _SEGMENT.pack(topic, sequence, published_ns, total, offset, stride)
+
+
+def decode_segment(buffer: bytes, start: int, end: int) -> Segment | None:
+    """Take a SEGMENT body apart; None unless it is exactly one stride of its message."""
+    if end - start <= SEGMENT_HEAD_BYTES:
+        return None
+    topic, sequence, published_ns, total, offset, stride = _SEGMENT.unpack_from(buffer, start)
+    size = end - start - SEGMENT_HEAD_BYTES
+    if not 0 < total <= MESSAGE_BYTES_MAX or sequence >= SEQUENCE_MAX or stride == 0:
+        return None
+    if offset % stride or offset >= total or size != min(stride, total - offset):
+        return None
+    data = buffer[start + SEGMENT_HEAD_BYTES : end]
+    return Segment(topic, sequence, published_ns, total, offset, stride, data)
+
+
+def read_segment_run(head: bytes) -> bytes:
+    """Return the run table of a SEGMENT: the one message that it is part of."""
+    topic, sequence, *_ = _SEGMENT.unpack(head)
+    return encode_run(topic, sequence, 1)

@@ -1,0 +1,324 @@
+"""The bodies of control frames.
+
+STATUS, NAK and HEARTBEAT are frequent and fixed: structs. HELLO, GRANT and the like carry names and
+lists: msgpack arrays, validated by msgspec as they are decoded, so a lying peer gets None, not a
+crash.
+"""
+
+from collections.abc import Iterable
+from struct import Struct, error
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from hubbub.limits import MISSING_FRAMES_MAX, NAK_RANGES_MAX, SEQUENCE_MAX
+from hubbub.wire.batch import Run, decode_runs, encode_run
+from hubbub.wire.header import KEY_BYTES
+
+# msgspec reads integers up to 2**64 - 1 but states bounds only up to 2**63 - 1.
+U64 = Annotated[int, msgspec.Meta(ge=0)]
+U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
+U16 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
+Key = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+
+_STATUS: Final = Struct("!20sIQQQIII")
+_NAK: Final = Struct("!20sBQH")
+_RANGE: Final = Struct("!QI")
+_HEARTBEAT: Final = Struct("!QIB")
+_TAIL: Final = Struct("!HQHB")
+_LOST: Final = Struct("!BH")
+
+LOST_REASONS: Final = ("not_available", "too_slow")
+
+Range = tuple[int, int]
+
+
+class Status(NamedTuple):
+    """What a receiver says of one stream: how far it is, and how much more it can take."""
+
+    target: bytes
+    debt: int
+    nonce: int
+    contiguous: int
+    highest: int
+    window_bytes: int
+    echo_us: int
+    delay_us: int
+
+
+def encode_status(status: Status) -> bytes:
+    """Make the body of a STATUS."""
+    return _STATUS.pack(*status)
+
+
+def decode_status(body: bytes) -> Status | None:
+    """Decode the body of a STATUS."""
+    if len(body) < _STATUS.size:
+        return None
+    status = Status._make(_STATUS.unpack_from(body))
+    return status if status.contiguous <= status.highest else None
+
+
+class Tail(NamedTuple):
+    """The end of one stream: the sequence of its next frame, for how many receivers."""
+
+    stream: int
+    next_sequence: int
+    receivers: int
+    is_asking: bool
+
+
+class Heartbeat(NamedTuple):
+    """I am alive, my interest has this version, my streams end here."""
+
+    interest_version: int
+    grtt_us: int
+    tails: list[Tail]
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """Make the body of a HEARTBEAT."""
+    head = _HEARTBEAT.pack(heartbeat.interest_version, heartbeat.grtt_us, len(heartbeat.tails))
+    return head + b"".join(_TAIL.pack(*tail) for tail in heartbeat.tails)
+
+
+def decode_heartbeat(body: bytes) -> Heartbeat | None:
+    """Decode the body of a HEARTBEAT."""
+    if len(body) < _HEARTBEAT.size:
+        return None
+    version, grtt_us, count = _HEARTBEAT.unpack_from(body)
+    end = _HEARTBEAT.size + count * _TAIL.size
+    if len(body) < end:
+        return None
+    tails = [
+        Tail(stream, sequence, receivers, bool(asking))
+        for stream, sequence, receivers, asking in _TAIL.iter_unpack(body[_HEARTBEAT.size : end])
+    ]
+    return Heartbeat(version, grtt_us, tails)
+
+
+class Nak(NamedTuple):
+    """Frames of the target's stream that the sender of this misses."""
+
+    target: bytes
+    ranges: list[Range]
+
+
+def encode_nak(target: bytes, missing: list[int], bytes_max: int) -> bytes:
+    """Name the missing frames (sorted) by ranges or by a bitmap, whichever is shorter.
+
+    What does not fit into `bytes_max` is left for the next request.
+    """
+    room = bytes_max - _NAK.size
+    ranges = list(to_ranges(missing))[: min(NAK_RANGES_MAX, room // _RANGE.size)]
+    base = missing[0]
+    bits = min(missing[-1] - base + 1, room * 8)
+    covered = ranges[-1][0] + ranges[-1][1] - base
+    if len(ranges) * _RANGE.size <= (bits + 7) // 8 and covered >= bits:
+        return _NAK.pack(target, 0, base, len(ranges)) + _pack_ranges(ranges)
+    bitmap = bytearray((bits + 7) // 8)
+    for sequence in missing:
+        place = sequence - base
+        if place >= bits:
+            break
+        bitmap[place >> 3] |= 1 << (place & 7)
+    return _NAK.pack(target, 1, base, len(bitmap)) + bitmap
+
+
+def decode_nak(body: bytes) -> Nak | None:
+    """Decode the body of a NAK; at most MISSING_FRAMES_MAX frames are ever named."""
+    if len(body) < _NAK.size:
+        return None
+    target, form, base, count = _NAK.unpack_from(body)
+    if form == 0:
+        ranges = _unpack_ranges(body[_NAK.size :], count)
+    elif form == 1 and len(body) >= _NAK.size + count and base + 8 * count <= SEQUENCE_MAX:
+        ranges = _bitmap_ranges(base, body[_NAK.size : _NAK.size + count])
+    else:
+        return None
+    return None if ranges is None else Nak(target, ranges)
+
+
+def _bitmap_ranges(base: int, bitmap: bytes) -> list[Range]:
+    bits = int.from_bytes(bitmap, "little")
+    return list(to_ranges(base + i for i in range(8 * len(bitmap)) if bits >> i & 1))
+
+
+def to_ranges(sequences: Iterable[int]) -> Iterable[Range]:
+    """Join sorted sequences to (first, count) ranges."""
+    first = count = 0
+    for sequence in sequences:
+        if count and sequence == first + count:
+            count += 1
+        else:
+            if count:
+                yield first, count
+            first, count = sequence, 1
+    if count:
+        yield first, count
+
+
+def _pack_ranges(ranges: list[Range]) -> bytes:
+    return b"".join(_RANGE.pack(*pair) for pair in ranges)
+
+
+def _unpack_ranges(data: bytes, count: int) -> list[Range] | None:
+    if len(data) < count * _RANGE.size:
+        return None
+    ranges = list(_RANGE.iter_unpack(data[: count * _RANGE.size]))
+    named = sum(length for _, length in ranges)
+    if named > MISSING_FRAMES_MAX or any(a + n > SEQUENCE_MAX or n == 0 for a, n in ranges):
+        return None
+    return ranges
+
+
+class Skip(NamedTuple):
+    """Frames that hold nothing for the one who asked."""
+
+    target: bytes
+    ranges: list[Range]
+
+
+def encode_skip(target: bytes, ranges: list[Range]) -> bytes:
+    """Make the body of a SKIP for the node `target`."""
+    assert len(ranges) <= 0xFFFF
+    return _NAK.pack(target, 0, 0, len(ranges)) + _pack_ranges(ranges)
+
+
+def decode_skip(body: bytes) -> Skip | None:
+    """Decode the body of a SKIP."""
+    nak = decode_nak(body)
+    return None if nak is None else Skip(*nak)
+
+
+class Lost(NamedTuple):
+    """Frames that can no longer be had, and the messages that were in them."""
+
+    target: bytes
+    reason: str
+    ranges: list[Range]
+    runs: list[Run]
+
+
+def encode_lost(lost: Lost) -> bytes:
+    """Make the body of a LOST for the node `target`."""
+    head = encode_skip(lost.target, lost.ranges)
+    runs = b"".join(encode_run(*run) for run in lost.runs)
+    return _LOST.pack(LOST_REASONS.index(lost.reason), len(head)) + head + runs
+
+
+def decode_lost(body: bytes) -> Lost | None:
+    """Decode the body of a LOST."""
+    if len(body) < _LOST.size:
+        return None
+    reason, head_bytes = _LOST.unpack_from(body)
+    skip = decode_skip(body[_LOST.size : _LOST.size + head_bytes])
+    if skip is None or reason >= len(LOST_REASONS):
+        return None
+    runs = decode_runs(body[_LOST.size + head_bytes :])
+    if any(first + count > SEQUENCE_MAX for _, first, count in runs):
+        return None
+    return Lost(skip.target, LOST_REASONS[reason], skip.ranges, runs)
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True):
+    """Who I am and what I want; long lists of patterns come in parts."""
+
+    name: str
+    host: str
+    pid: U32
+    domain: str
+    interest_version: U64
+    part: U16
+    parts: U16
+    patterns: list[str]
+    window_bytes: U32
+    known: list[U32]
+    is_reply: bool
+
+
+class Topic(msgspec.Struct, array_like=True, frozen=True):
+    """A topic's number and name, from which sequence on it is owed, and its type if it has one."""
+
+    number: U32
+    stream: U16
+    subject: str
+    first: U64
+    schema_name: str = ""
+    schema_hash: U64 = 0
+
+
+class GrantedStream(msgspec.Struct, array_like=True, frozen=True):
+    """From which frame on a stream is owed; `is_owed` false ends the debt."""
+
+    stream: U16
+    from_frame: U64
+    receivers: U32
+    is_owed: bool
+
+
+class Grant(msgspec.Struct, array_like=True, frozen=True):
+    """The answer to an interest: what its receiver is owed from now on (decision 0002).
+
+    `nonce` is the version of the interest that is answered. `debt` numbers what is owed to this
+    receiver from its beginning; `has_begun` says that the receiver has answered for it before, so
+    one that knows nothing of it has forgotten, refuses, and gets a new debt.
+    """
+
+    target: Key
+    debt: U32
+    has_begun: bool
+    nonce: U64
+    part: U16
+    parts: U16
+    grtt_us: U32
+    streams: list[GrantedStream]
+    topics: list[Topic]
+
+
+class Want(msgspec.Struct, array_like=True, frozen=True):
+    """Tell me, by HELLO, who you are and what you want."""
+
+    target: Key
+
+
+class Goodbye(msgspec.Struct, array_like=True, frozen=True):
+    """I leave; my streams ended here: (stream, sequence of the frame that will never come)."""
+
+    ends: list[tuple[U16, U64]]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoders: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Grant, Want, Goodbye)
+}
+_declarations: Final = msgspec.msgpack.Decoder(list[Topic])
+
+Body = TypeVar("Body", Hello, Grant, Want, Goodbye)
+
+
+def encode(body: Hello | Grant | Want | Goodbye) -> bytes:
+    """Make the body of a control frame that carries names and lists."""
+    return _encoder.encode(body)
+
+
+def decode(kind: type[Body], data: bytes) -> Body | None:
+    """Decode such a body; None if it is not one."""
+    try:
+        body: Body = _decoders[kind].decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
+        return None
+    return body
+
+
+def encode_declarations(topics: list[Topic]) -> bytes:
+    """Make the declarations that stand in a DATA body before the first use of its topics."""
+    return _encoder.encode(topics)
+
+
+def decode_declarations(data: bytes) -> list[Topic] | None:
+    """Decode the declarations of a DATA body."""
+    try:
+        return _declarations.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError, error):
+        return None

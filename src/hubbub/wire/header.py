@@ -1,0 +1,156 @@
+"""HOT. The fixed header of every frame: 70 bytes, big-endian, the same for data and control.
+
+One frame is one datagram. Fields that are the same for many frames come first, so a sender packs
+them once (`prefix`) and adds 24 bytes a frame (`finish`). The checksum covers the whole frame but
+itself; a sealed frame (decision 0006) leaves it zero and carries a 16-byte tag behind the body
+instead.
+
+    offset size field 0      2    magic "hb" 2      1    version: major << 4 | minor; another major
+    version is not heard, another minor one is 3      1    kind 4      2    flags 6      1    hop
+    limit 7      1    key epoch (0: not sealed) 8      2    stream 10     4    domain: the first
+    four bytes of SHA-256 of its name (HELLO has the name in full) 14     12   sender id 26     8
+    incarnation: random at each start of the sender 34     4    receiver: -2 nobody, -1 many, else a
+    node index 38     8    receiver bitmap: bit i is the node of index i 46     8    frame sequence
+    of the stream (0 in control frames) 54     8    packet number of this path: never reused, also
+    not by a repair 62     4    sender's clock in microseconds, modulo 2**32, echoed by STATUS 66
+    4    CRC-32 of the frame without this field
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+MAGIC: Final = 0x6862
+MAJOR: Final = 1
+MINOR: Final = 0
+VERSION: Final = MAJOR << 4 | MINOR
+
+# Kinds. 16-23 are reserved for time-triggered topics, 24-31 for services, 32-39 for gateways.
+DATA: Final = 1
+SEGMENT: Final = 2
+HEARTBEAT: Final = 3
+STATUS: Final = 4
+NAK: Final = 5
+SKIP: Final = 6
+LOST: Final = 7
+HELLO: Final = 8
+WANT: Final = 9
+GRANT: Final = 10
+GOODBYE: Final = 11
+
+KIND_NAMES: Final = {
+    DATA: "DATA", SEGMENT: "SEGMENT", HEARTBEAT: "HEARTBEAT", STATUS: "STATUS", NAK: "NAK", SKIP:
+    "SKIP", LOST: "LOST", HELLO: "HELLO", WANT: "WANT", GRANT: "GRANT", GOODBYE: "GOODBYE",
+}  # fmt: skip
+
+# Flags.
+ASK: Final = 1  # The sender wants a STATUS now.
+REPAIR: Final = 2  # Sent before under another packet number.
+DECLARES: Final = 4  # The body names topics before their first use.
+SEALED: Final = 8  # Body encrypted, 16-byte tag at the end.
+OPEN_BITMAP: Final = 16  # Receivers beyond the bitmap, or not known: everybody looks at the topics.
+CONTINUES: Final = 32  # Reserved: a topic comes from another stream.
+REFUSES: Final = 64  # A STATUS that knows nothing of the debt it answers.
+
+# Streams of a channel. 2 is reserved for bulk (decision 0003 keeps large messages in the reliable
+# one).
+RELIABLE: Final = 1
+BEST_EFFORT: Final = 3
+STREAMS: Final = (RELIABLE, BEST_EFFORT)
+
+NOBODY: Final = -2
+MANY: Final = -1
+
+_HEADER: Final = Struct("!HBBHBBHI20siQQQII")
+_PREFIX: Final = Struct("!HBBHBBHI20siQ")
+_TAIL: Final = Struct("!QQI")
+_CRC: Final = Struct("!I")
+HEADER_BYTES: Final = _HEADER.size
+CHECKSUM_OFFSET: Final = HEADER_BYTES - 4
+TAG_BYTES: Final = 16
+KEY_BYTES: Final = 20
+
+assert HEADER_BYTES == 70
+assert _PREFIX.size + _TAIL.size + 4 == HEADER_BYTES
+
+
+class Header(NamedTuple):
+    """A decoded header; `key` is sender id and incarnation in one, as tables use it."""
+
+    magic: int
+    version: int
+    kind: int
+    flags: int
+    hop_limit: int
+    key_epoch: int
+    stream: int
+    domain: int
+    key: bytes
+    receiver: int
+    bitmap: int
+    sequence: int
+    packet: int
+    sent_us: int
+    checksum: int
+
+
+class Prefix(NamedTuple):
+    """The part of a header that many frames share, with its running checksum."""
+
+    data: bytes
+    crc: int
+
+
+def make_key(sender: bytes, incarnation: int) -> bytes:
+    """Join a sender id and an incarnation to what tables of peers are keyed by."""
+    assert len(sender) == KEY_BYTES - 8
+    return sender + incarnation.to_bytes(8, "big")
+
+
+def split_key(key: bytes) -> tuple[bytes, int]:
+    """Return the sender id and the incarnation of a key."""
+    return key[:-8], int.from_bytes(key[-8:], "big")
+
+
+def prefix(
+    kind: int,
+    flags: int,
+    stream: int,
+    domain: int,
+    key: bytes,
+    hop_limit: int,
+    receiver: int = MANY,
+    bitmap: int = 0,
+) -> Prefix:
+    """Pack the shared part of a header."""
+    data = _PREFIX.pack(
+        MAGIC, VERSION, kind, flags, hop_limit, 0, stream, domain, key, receiver, bitmap
+    )
+    return Prefix(data, crc32(data))
+
+
+def finish(shared: Prefix, sequence: int, packet: int, sent_us: int, body: bytes) -> bytes:
+    """Complete a header for this body."""
+    tail = _TAIL.pack(sequence, packet, sent_us)
+    return shared.data + tail + _CRC.pack(crc32(body, crc32(tail, shared.crc)))
+
+
+def finish_parts(
+    shared: Prefix, sequence: int, packet: int, sent_us: int, head: bytes, data: memoryview
+) -> bytes:
+    """Complete a header for a body in two parts, which need not be joined for it."""
+    tail = _TAIL.pack(sequence, packet, sent_us)
+    crc = crc32(data, crc32(head, crc32(tail, shared.crc)))
+    return shared.data + tail + _CRC.pack(crc)
+
+
+def decode(buffer: bytes, offset: int = 0) -> Header:
+    """Decode the header at this offset; the caller has checked that 70 bytes are there."""
+    return Header._make(_HEADER.unpack_from(buffer, offset))
+
+
+def is_intact(buffer: bytes, start: int, end: int, checksum: int) -> bool:
+    """Compare the checksum of the frame in `buffer[start:end]` with the one it carries."""
+    view = memoryview(buffer)
+    body = start + HEADER_BYTES
+    return crc32(view[body:end], crc32(view[start : body - 4])) == checksum
