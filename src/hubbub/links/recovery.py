@@ -9,13 +9,13 @@ again at the next look: an IPv6 address, for instance, is not usable for a secon
 import socket
 
 from hubbub.events import Event, LinkDown, LinkUp
-from hubbub.links.attachment import Attachment, Endpoint
 from hubbub.links.interfaces import Interface, InterfaceWatch, interfaces
+from hubbub.links.socket_pair import Endpoint, SocketPair
 from hubbub.protocol.burst import Address
 
 
 class Recovery:
-    """Open a link's attachments and keep them usable."""
+    """Open a link's pairs and keep them usable."""
 
     def __init__(self, endpoint: Endpoint, channel: str, chosen: list[Interface]) -> None:
         self._endpoint = endpoint
@@ -23,7 +23,7 @@ class Recovery:
         self._watch = InterfaceWatch()
         self._must_look = True
         self._earlier_drops = 0
-        self.attachments: list[Attachment] = []
+        self.pairs: list[SocketPair] = []
         self.own_addresses: frozenset[Address] = frozenset()
         try:
             self._open_all(chosen)
@@ -34,53 +34,51 @@ class Recovery:
 
     def poll(self) -> list[Event]:
         """Look at the interfaces if something may have changed, and mend what can be mended."""
-        is_ailing = any(one.send_error or one.down_reason for one in self.attachments)
+        is_ailing = any(one.send_error or one.down_reason for one in self.pairs)
         if not (self._watch.has_changed() or is_ailing or self._must_look):
             return []
         self._must_look = False
         known = {interface.name: interface for interface in interfaces()}
         events: list[Event] = []
-        for place, attachment in enumerate(self.attachments):
-            events += self._look_at(place, attachment, known.get(attachment.interface.name))
+        for place, pair in enumerate(self.pairs):
+            events += self._look_at(place, pair, known.get(pair.interface.name))
         return events
 
     def kernel_drops(self) -> int:
         """What the kernel dropped, also on sockets that have been replaced."""
-        return self._earlier_drops + sum(one.kernel_drops() for one in self.attachments)
+        return self._earlier_drops + sum(one.kernel_drops() for one in self.pairs)
 
     def close(self) -> None:
         """Close everything."""
-        for attachment in self.attachments:
-            attachment.close()
+        for pair in self.pairs:
+            pair.close()
         self._watch.close()
 
     def _open_all(self, chosen: list[Interface]) -> None:
         """Open what has an address of the group's family; a single interface must have one."""
         usable = [one for one in chosen if self._addresses(one)] or chosen[:1]
         for interface in usable:
-            self.attachments.append(Attachment(self._endpoint, interface))
+            self.pairs.append(SocketPair(self._endpoint, interface))
 
-    def _look_at(
-        self, place: int, attachment: Attachment, interface: Interface | None
-    ) -> list[Event]:
+    def _look_at(self, place: int, pair: SocketPair, interface: Interface | None) -> list[Event]:
         trouble = self._interface_trouble(interface)
         if trouble or interface is None:
-            attachment.is_interface_down = True
-            return self._went_down(attachment, trouble)
-        has_moved = interface.index != attachment.interface.index or (
-            attachment.host not in interface.addresses
+            pair.is_interface_down = True
+            return self._went_down(pair, trouble)
+        has_moved = interface.index != pair.interface.index or (
+            pair.host not in interface.addresses
         )
         # An interface that is back explains the errors it caused; only other ones count.
-        if attachment.send_error and not (has_moved or attachment.is_interface_down):
-            return self._went_down(attachment, f"cannot send: {attachment.send_error}")
-        if not (attachment.down_reason or has_moved):
-            attachment.interface = interface
+        if pair.send_error and not (has_moved or pair.is_interface_down):
+            return self._went_down(pair, f"cannot send: {pair.send_error}")
+        if not (pair.down_reason or has_moved):
+            pair.interface = interface
             return []
-        events = self._went_down(attachment, "its address has changed")
+        events = self._went_down(pair, "its address has changed")
         try:
-            self._restore(place, attachment, interface, has_moved)
+            self._restore(place, pair, interface, has_moved)
         except OSError as error:
-            attachment.down_reason = str(error)
+            pair.down_reason = str(error)
             return events
         return [*events, LinkUp(self._channel, interface.name)]
 
@@ -93,34 +91,32 @@ class Recovery:
             return f"the interface has no address for group {self._endpoint.group}"
         return ""
 
-    def _went_down(self, attachment: Attachment, reason: str) -> list[Event]:
+    def _went_down(self, pair: SocketPair, reason: str) -> list[Event]:
         """Report the first reason only; what follows from it is no news."""
-        if attachment.down_reason:
+        if pair.down_reason:
             return []
-        attachment.down_reason = reason
-        return [LinkDown(self._channel, attachment.interface.name, reason)]
+        pair.down_reason = reason
+        return [LinkDown(self._channel, pair.interface.name, reason)]
 
-    def _restore(
-        self, place: int, attachment: Attachment, interface: Interface, has_moved: bool
-    ) -> None:
+    def _restore(self, place: int, pair: SocketPair, interface: Interface, has_moved: bool) -> None:
         if not has_moved:
-            attachment.rejoin()
-            attachment.interface = interface
-            attachment.is_interface_down = False
-            attachment.send_error = attachment.down_reason = ""
+            pair.rejoin()
+            pair.interface = interface
+            pair.is_interface_down = False
+            pair.send_error = pair.down_reason = ""
             return
         # The new sockets are opened before the old ones are closed, so their descriptors differ and
         # a poller cannot take one for the other.
-        self.attachments[place] = Attachment(self._endpoint, interface, attachment.address[1])
-        self._earlier_drops += attachment.kernel_drops()
-        attachment.close()
+        self.pairs[place] = SocketPair(self._endpoint, interface, pair.address[1])
+        self._earlier_drops += pair.kernel_drops()
+        pair.close()
         self._drop_own_frames()
 
     def _drop_own_frames(self) -> None:
-        own = [attachment.address for attachment in self.attachments]
+        own = [pair.address for pair in self.pairs]
         self.own_addresses = frozenset(own)
-        for attachment in self.attachments:
-            attachment.drop_frames_of(own)
+        for pair in self.pairs:
+            pair.drop_frames_of(own)
 
     def _addresses(self, interface: Interface) -> tuple[str, ...]:
         return interface.ipv6 if self._endpoint.family == socket.AF_INET6 else interface.ipv4

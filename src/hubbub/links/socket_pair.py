@@ -62,7 +62,7 @@ class Endpoint:
         return socket.AF_INET6 if ":" in self.group else socket.AF_INET
 
 
-class Attachment:
+class SocketPair:
     """The sockets of a link on one interface."""
 
     def __init__(self, endpoint: Endpoint, interface: Interface, unicast_port: int = 0) -> None:
