@@ -81,7 +81,9 @@ class Outlet:
             outcome = self._transmit(self._pairs[0], *burst)
             if outcome != _REFUSED:
                 return outcome == _TAKEN
-        self._rest.extend(self._pieces(burst))
+            self._rest.extend(_singles(_Piece(self._pairs[0], *burst)))
+        else:
+            self._rest.extend(self._pieces(burst))
         if self._send_rest():
             return True
         if self._partial is not None:
@@ -163,8 +165,7 @@ class Outlet:
                 return False
             rest.popleft()
             if outcome == _REFUSED:
-                frames = split(b"".join(piece.buffers), piece.segment_bytes)
-                rest.extendleft(_Piece(*piece[:2], [frame], 0) for frame in reversed(frames))
+                rest.extendleft(reversed(_singles(piece)))
         return True
 
     def _pieces(self, burst: Burst) -> list[_Piece]:
@@ -184,3 +185,8 @@ class Outlet:
 
     def _towards(self, destination: Address | None) -> list[SocketPair]:
         return self._pairs if destination is None else [self._route(destination)]
+
+
+def _singles(piece: _Piece) -> list[_Piece]:
+    frames = split(b"".join(piece.buffers), piece.segment_bytes)
+    return [_Piece(piece.pair, piece.destination, [frame], 0) for frame in frames]
