@@ -319,16 +319,17 @@ class Subscription:
         if dropped == 0:
             return  # Readers made room in the meantime.
         if self._overflow == "disconnect":
-            self._is_broken = True
-            self._close(f"it was too slow for its queue of {self._inbox.limit} messages")
+            reason = f"it was too slow for its queue of {self._inbox.limit} messages"
+            self._close(reason, is_broken=True)
         else:
             self._report_later()
 
-    def _close(self, reason: str, is_from_node: bool = False) -> None:
+    def _close(self, reason: str, *, is_from_node: bool = False, is_broken: bool = False) -> None:
         """Close once: leave the node, end the wait of readers, report what is left to report."""
         with self._lock:
             if self._closed_reason is not None:
                 return
+            self._is_broken = is_broken
             self._closed_reason = reason
             handles = list(self._handles)
         if not is_from_node:

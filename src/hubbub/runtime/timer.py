@@ -25,8 +25,9 @@ class Timer:
     Wait for it edge-triggered and it never has to be read: each arming makes a new edge.
     """
 
-    def __init__(self) -> None:
-        self.fileno, self._settime = _create()
+    def __init__(self, fileno: int, settime: Settime) -> None:
+        self.fileno = fileno
+        self._settime = settime
         self._armed_ns = _NEVER
 
     def arm(self, deadline_ns: int | None) -> None:
@@ -44,7 +45,7 @@ class Timer:
 def open_timer() -> Timer | None:
     """Return a timer, or None where the system has none: then the wait itself gets a timeout."""
     try:
-        return Timer()
+        return Timer(*_create())
     except (OSError, AttributeError, NotImplementedError):
         return None
 

@@ -1,0 +1,68 @@
+"""HOT. Hands deliveries and events of a channel to the application, in order, outside every lock.
+
+Whoever holds the channel's lock puts items in; after releasing it, it calls `run`. One thread at a
+time hands out, whoever came first; a callback that publishes leaves its own messages for the thread
+that is handing out already, so they come after the message being delivered, and nothing is ever
+handed out recursively or under a lock.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from hubbub.events import Event
+from hubbub.protocol.delivery import Delivery
+from hubbub.subjects import Matcher
+
+
+class Dispatcher:
+    """The way from one channel to subscriptions and listeners."""
+
+    def __init__(self, matcher: Matcher[Any], emit: Callable[[Event], None]) -> None:
+        self.matcher = matcher
+        self.emit = emit
+        self._items: deque[Delivery | Event] = deque()
+        self._running = threading.Lock()
+        self.messages = 0
+
+    def put(self, deliveries: list[Delivery], events: list[Event]) -> None:
+        """Take over what a core has made, under its lock, so in its order."""
+        if deliveries:
+            self._items.extend(deliveries)
+            deliveries.clear()
+        if events:
+            self._items.extend(events)
+            events.clear()
+
+    def run(self) -> None:
+        """Hand out all there is, unless another thread is doing so."""
+        items = self._items
+        while items:
+            if not self._running.acquire(blocking=False):
+                return  # Who runs looks again after letting go.
+            try:
+                while items:
+                    self._hand_out(items.popleft())
+            finally:
+                self._running.release()
+
+    def _hand_out(self, item: Delivery | Event) -> None:
+        if not isinstance(item, Delivery):
+            self.emit(item)
+            return
+        topic = item.topic
+        generation = self.matcher.generation
+        if topic.generation != generation:
+            topic.sinks = self.matcher.match(topic.subject)
+            topic.generation = generation
+        self.messages += len(item.payloads)
+        is_own = item.link == "loopback"
+        for subscription, context in topic.sinks:
+            if not (is_own and subscription.no_local):
+                subscription.deliver(item, context)
+
+    def forked(self) -> None:
+        """Start afresh in a forked child, where the thread that handed out does not exist."""
+        self._items.clear()
+        self._running = threading.Lock()

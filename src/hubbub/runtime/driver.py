@@ -1,0 +1,260 @@
+"""HOT. The shell of one channel: a core, a link, one lock, and nobody waits long for it.
+
+All calls into the core are made under the lock, with `now` passed in, so every real run is one that
+the simulator could have made. A publisher appends to the pending messages without a lock and then
+tries the lock: who gets it sends; who does not leaves the sending to the holder, who looks again
+after letting go. Nobody sends more than a few bursts for others; the I/O thread does the rest.
+"""
+
+import threading
+import time
+from typing import Any
+
+from hubbub.errors import Backpressure, ClosedError
+from hubbub.events import Event, Starved
+from hubbub.limits import FLUSH_BURSTS_MAX, SECOND
+from hubbub.links.multicast import MulticastLink
+from hubbub.protocol.burst import Burst
+from hubbub.protocol.core import Core
+from hubbub.protocol.framing import Framer
+from hubbub.protocol.sender import Sender
+from hubbub.runtime.dispatcher import Dispatcher
+from hubbub.runtime.journal import Journal
+from hubbub.runtime.loop import Loop
+from hubbub.runtime.waiters import Waiters
+
+_BURSTS_ON_IO_THREAD = 64
+
+
+class Driver:
+    """Drives one core over one link; an attachment of the I/O thread."""
+
+    def __init__(self, core: Core, link: MulticastLink, loop: Loop, dispatcher: Dispatcher) -> None:
+        self.core = core
+        self.link = link
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.lock = threading.Lock()
+        self.changes = Waiters()  # Whoever waits for room, receivers, or the end.
+        self.closed = threading.Event()
+        self.closed_reason: str | None = None
+        self.starvations = 0
+        self._stuck: Burst | None = None
+        self._armed_ns: int | None = None  # The deadline that the I/O thread knows.
+        self._poll_ns = 0
+        self._senders = tuple(core.outgoing.senders.values())
+        self.journal = Journal(core, link)
+        core.endpoint.wall_offset_ns = time.time_ns() - time.monotonic_ns()
+
+    # Called by the I/O thread.
+
+    def filenos(self) -> list[int]:
+        """Name the descriptors to wait for."""
+        return self.link.filenos()
+
+    def readable(self, now: int) -> None:
+        """Take in what has come."""
+        received = self.link.receive()
+        with self.lock:
+            for buffer, segment_bytes, source in received:
+                self.core.receive(now, buffer, segment_bytes, source)
+            if self.journal.is_tracing_in:
+                self.journal.trace_in(received)
+            self._pump(now, _BURSTS_ON_IO_THREAD)
+        self._after()
+
+    def writable(self, now: int) -> None:
+        """Go on sending."""
+        with self.lock:
+            self.loop.watch_writable(self, self.link.writable_fileno(), False)
+            self._pump(now, _BURSTS_ON_IO_THREAD)
+        self._after()
+
+    def advance(self, now: int) -> None:
+        """Do what is due."""
+        with self.lock:
+            for buffer, segment_bytes, source in self.link.advance(now):
+                self.core.receive(now, buffer, segment_bytes, source)
+            self.core.advance(now)
+            self._pump(now, _BURSTS_ON_IO_THREAD)
+            if now >= self._poll_ns:
+                self._poll(now)
+            is_over = self.core.is_closed and self._stuck is None
+        self._after()
+        if is_over:
+            self.finish("closed")
+
+    def deadline(self) -> int | None:
+        """Say when `advance` is to be called; a lock is not worth an exact answer."""
+        if self._has_ready():
+            return 0
+        times = (self.core.deadline(), self.link.deadline(), self._poll_ns)
+        self._armed_ns = min((time_ns for time_ns in times if time_ns is not None), default=None)
+        return self._armed_ns
+
+    def starved(self, late_ms: float) -> None:
+        """Report that this thread was kept from running."""
+        self.starvations += 1
+        self.dispatcher.put([], [Starved(self.link.channel, late_ms)])
+        self.dispatcher.run()
+
+    def forked(self) -> None:
+        """Refuse everything: this is a forked child."""
+        self.closed_reason = "it belongs to the parent of this forked process"
+        self.closed.set()
+        self.lock = threading.Lock()
+        self.changes = Waiters()
+        self.dispatcher.forked()
+        self.link.close()
+
+    def exiting(self) -> None:
+        """Close in bounded time: the interpreter ends."""
+        self.close(self.core.settings.linger_ms * 1e-3)
+
+    # Called by anybody.
+
+    def flush(self, now: int) -> None:
+        """Send what is ready, unless somebody else is at it."""
+        while self._has_ready():
+            if not self.lock.acquire(blocking=False):
+                return  # Who holds it looks again after letting go.
+            try:
+                self._pump(now, FLUSH_BURSTS_MAX)
+            finally:
+                self.lock.release()
+            if self._has_ready():
+                self.loop.wake()
+                break
+        self.dispatcher.run()
+        self._rearm()
+
+    def call(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the core under the lock, then send what it made."""
+        if self.closed_reason is not None:
+            raise ClosedError(f"the channel {self.link.channel} is closed: {self.closed_reason}")
+        now = time.monotonic_ns()
+        with self.lock:
+            result = function(now, *arguments, **options)
+            self._pump(now, FLUSH_BURSTS_MAX)
+        self._after()
+        self.loop.wake()
+        return result
+
+    def wait(self, is_ready: Any, timeout_s: float | None) -> bool:
+        """Wait until something is so; whatever the I/O thread does may make it so."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while not is_ready():
+            if self.loop.is_loop_thread():
+                return False  # Waiting here would wait for itself.
+            remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
+            if remaining_s is not None and remaining_s <= 0:
+                return False
+            self.changes.wait(is_ready, remaining_s)
+        return True
+
+    def wait_for_room(self, framer: Framer) -> None:
+        """Wait until the receivers took enough of what is pending; raise if they do not."""
+        timeout_s = self.core.settings.send_timeout
+        if not self.wait(lambda: self.has_room(framer), timeout_s):
+            raise Backpressure(
+                f"{len(framer.pending)} messages wait on {self.link.channel}: the receivers did not"
+                f" make room within send_timeout={timeout_s} s; this message was not sent"
+            )
+        if self.closed_reason is not None:
+            raise ClosedError(f"the channel {self.link.channel} is closed: {self.closed_reason}")
+
+    def has_room(self, framer: Framer) -> bool:
+        """Tell whether more may be published; half empty, so that waiting pays."""
+        return self.closed_reason is not None or (
+            2 * len(framer.pending) <= framer.backlog_count
+            and 2 * framer.large_bytes <= framer.backlog_bytes
+        )
+
+    def close(self, linger_s: float) -> None:
+        """Leave the channel: send what is pending, say goodbye, and wait for the end of it."""
+        if self.closed_reason is None:
+            now = time.monotonic_ns()
+            with self.lock:
+                self.core.close(now, int(linger_s * SECOND))
+            self.loop.wake()
+        if not self.loop.is_loop_thread() and not self.closed.wait(linger_s + 2):
+            self.finish("closed, though the I/O thread did not answer")
+
+    def finish(self, reason: str) -> None:
+        """End: no thread, no socket is left."""
+        if self.closed_reason is not None:
+            return
+        self.closed_reason = reason
+        self.loop.detach(self)
+        self.link.close()
+        self.dispatcher.run()
+        self.closed.set()
+        self.changes.wake_all()
+
+    # Under the lock.
+
+    def _pump(self, now: int, bursts_max: int) -> None:
+        """Send bursts until there are none, the link is full, or it is enough for one caller."""
+        core, link = self.core, self.link
+        for _ in range(bursts_max):
+            burst = self._stuck or core.next_burst(now)
+            if burst is None:
+                break
+            if not link.send(burst):
+                self._stuck = burst
+                self.loop.watch_writable(self, link.writable_fileno(), True)
+                break
+            self._stuck = None
+            if self.journal.is_tracing_out:
+                self.journal.trace_out(burst)
+        if core.deliveries or core.events:
+            self.journal.note(core.events)
+            self.dispatcher.put(core.deliveries, core.events)
+
+    def _poll(self, now: int) -> None:
+        """Once a second: look after the interface, the wall clock and the logs."""
+        self._poll_ns = now + SECOND
+        self.core.endpoint.wall_offset_ns = time.time_ns() - time.monotonic_ns()
+        before = self.link.filenos()
+        events: list[Event] = self.link.poll_events(now)
+        if events:
+            self.journal.note(events)
+            self.dispatcher.put([], events)
+        if self.link.filenos() != before:
+            self.loop.call_soon(self._reattach)
+        self.journal.tick(now)
+
+    # Without the lock.
+
+    def _reattach(self) -> None:
+        """Wait for other descriptors: the link has opened new sockets."""
+        if self.closed_reason is None:
+            self.loop.detach(self)
+            self.loop.attach(self)
+
+    def _after(self) -> None:
+        self.dispatcher.run()
+        if self.changes.waiting:
+            self.changes.wake_all()
+        if self._has_ready():
+            self.flush(time.monotonic_ns())
+
+    def _has_ready(self) -> bool:
+        """Tell whether something can be sent now; read without the lock, so only a hint."""
+        if self._stuck is not None or self.closed_reason is not None:
+            return False
+        return any(map(_is_ready, self._senders))
+
+    def _rearm(self) -> None:
+        deadline = self.core.deadline()
+        armed = self._armed_ns
+        if deadline is not None and (armed is None or deadline < armed):
+            self._armed_ns = deadline
+            self.loop.wake()
+
+
+def _is_ready(sender: Sender) -> bool:
+    framer = sender.framer
+    if not framer.pending and not framer.large:
+        return False
+    return not sender.is_held and framer.is_ready(time.monotonic_ns()) and not sender.is_blocked()

@@ -1,0 +1,110 @@
+"""Writes what a channel does to the loggers of `runtime.logs`: frames, events, counters."""
+
+import logging
+
+from hubbub.events import (
+    Closed,
+    Event,
+    GapAbandoned,
+    LinkDown,
+    LinkUp,
+    Nagging,
+    PeerJoined,
+    PeerLeft,
+    SlowConsumer,
+    VersionMismatch,
+)
+from hubbub.limits import SECOND
+from hubbub.links.inlet import Received
+from hubbub.links.multicast import MulticastLink
+from hubbub.protocol.burst import Burst
+from hubbub.protocol.core import Core
+from hubbub.runtime.logs import logger_of
+from hubbub.wire.header import HEADER_BYTES, KIND_NAMES, REPAIR, decode
+
+_CONCERN_OF: dict[type[Event], logging.Logger] = {
+    PeerJoined: logger_of("peers"),
+    PeerLeft: logger_of("peers"),
+    VersionMismatch: logger_of("peers"),
+    GapAbandoned: logger_of("repair"),
+    Nagging: logger_of("repair"),
+    SlowConsumer: logger_of("repair"),
+    LinkDown: logger_of("connection"),
+    LinkUp: logger_of("connection"),
+    Closed: logger_of("connection"),
+}
+_WARNINGS = (GapAbandoned, Nagging, SlowConsumer, LinkDown, VersionMismatch)
+
+_wire_in = logger_of("wire.in")
+_wire_out = logger_of("wire.out")
+_cache = logger_of("cache")
+_segments = logger_of("segments")
+_statistics = logger_of("statistics")
+
+
+class Journal:
+    """The log of one channel."""
+
+    def __init__(self, core: Core, link: MulticastLink) -> None:
+        self._core = core
+        self._link = link
+        self.is_tracing_in = False
+        self.is_tracing_out = False
+        self._statistics_ns = 0
+        self._look()
+
+    def note(self, events: list[Event]) -> None:
+        """Log events, the bad ones as warnings."""
+        for event in events:
+            logger = _CONCERN_OF.get(type(event))
+            if logger is not None:
+                level = logging.WARNING if isinstance(event, _WARNINGS) else logging.INFO
+                logger.log(level, "%s", event)
+
+    def trace_in(self, received: list[Received]) -> None:
+        """Log the frames that came."""
+        for buffer, segment_bytes, source in received:
+            for start in range(0, len(buffer), segment_bytes or len(buffer) or 1):
+                _wire_in.debug("%s from %s", _describe(buffer[start:]), source[:2])
+
+    def trace_out(self, burst: Burst) -> None:
+        """Log the frames that left."""
+        data = b"".join(burst.buffers)
+        for start in range(0, len(data), burst.segment_bytes or len(data) or 1):
+            where = burst.destination[:2] if burst.destination else self._link.channel
+            _wire_out.debug("%s to %s", _describe(data[start:]), where)
+
+    def tick(self, now: int) -> None:
+        """Once a second: write what is written periodically."""
+        self._look()
+        outgoing = self._core.outgoing
+        if _cache.isEnabledFor(logging.DEBUG):
+            cache = outgoing.cache
+            _cache.debug(
+                "%s: %d frames, %d bytes from frame %s, %d evicted",
+                self._link.channel, len(cache.bodies), cache.size_bytes, cache.first, cache.evicted,
+            )  # fmt: skip
+        if _segments.isEnabledFor(logging.DEBUG):
+            budget = self._core.incoming.budget
+            _segments.debug(
+                "%s: %d bytes of large messages to send, %d bytes incomplete",
+                self._link.channel, outgoing.reliable.framer.large_bytes, budget.claimed_bytes,
+            )  # fmt: skip
+        interval_ns = int(self._core.settings.statistics_interval * SECOND)
+        if interval_ns and now >= self._statistics_ns:
+            self._statistics_ns = now + interval_ns
+            _statistics.info("%s: %s", self._link.channel, self._link.statistics())
+
+    def _look(self) -> None:
+        self.is_tracing_in = _wire_in.isEnabledFor(logging.DEBUG)
+        self.is_tracing_out = _wire_out.isEnabledFor(logging.DEBUG)
+
+
+def _describe(frame: bytes) -> str:
+    if len(frame) < HEADER_BYTES:
+        return f"{len(frame)} bytes"
+    header = decode(frame)
+    kind = KIND_NAMES.get(header.kind, str(header.kind))
+    again = " again" if header.flags & REPAIR else ""
+    sender = header.key[:3].hex()
+    return f"{kind}{again} {header.sequence} of {sender}/{header.stream}, packet {header.packet}"
