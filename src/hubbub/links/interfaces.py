@@ -103,7 +103,8 @@ def _lan(known: list[Interface]) -> Interface:
         for interface in candidates:
             if address in interface.addresses:
                 return interface
-    return candidates[0] if candidates else _loopback(known)
+    # An IPv6 address of the link alone comes by itself; an IPv4 address was given on purpose.
+    return min(candidates, key=lambda one: not one.ipv4, default=None) or _loopback(known)
 
 
 def _lan_candidates(known: list[Interface]) -> list[Interface]:

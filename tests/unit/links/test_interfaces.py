@@ -1,5 +1,7 @@
 """Which interfaces a channel uses, given what the machine has."""
 
+from dataclasses import replace
+
 import pytest
 
 from hubbub.errors import ConfigurationError
@@ -43,6 +45,11 @@ def test_ipv6_route_counts_where_there_is_no_other(machine: Machine) -> None:
 
 def test_without_a_default_route_the_first_usable_interface_serves(machine: Machine) -> None:
     machine.has([LOOPBACK, UNPLUGGED, TUNNEL, BARE, SECOND, FIRST])
+    assert choose(None) == [SECOND]
+
+
+def test_an_interface_with_an_ipv4_address_comes_before_one_without(machine: Machine) -> None:
+    machine.has([LOOPBACK, replace(BARE, ipv6=("fe80::9",)), SECOND])
     assert choose(None) == [SECOND]
 
 

@@ -1,0 +1,84 @@
+"""Run a test's scenario in a network namespace of its own, which goes away with the process.
+
+A scenario is a module-level function without arguments; it runs in a child process, so nothing it
+does to interfaces and routes is seen outside. Root may make a namespace; others may if the kernel
+lets them make a user namespace first.
+"""
+
+import ctypes
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+TIMEOUT_S = 60
+
+
+def run_scenario(scenario: Callable[[], None]) -> None:
+    """Run a scenario in a fresh namespace where only loopback is up; skip where there is none."""
+    refusal = why_not()
+    if refusal:
+        pytest.skip(refusal)
+    done = subprocess.run(
+        command(scenario), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def command(scenario: Callable[[], None] | None) -> list[str]:
+    """Write the command that enters a namespace and runs a scenario there."""
+    name = f"{scenario.__module__}:{scenario.__qualname__}" if scenario else ":"
+    return [sys.executable, "-m", "tests.integration.namespace", name]
+
+
+@cache
+def why_not() -> str:
+    """Say why there can be no namespace here, or nothing."""
+    if sys.platform != "linux":
+        return "network namespaces are a feature of Linux"
+    probe = subprocess.run(
+        command(None), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    if probe.returncode:
+        return f"no network namespace: {probe.stderr.strip().splitlines()[-1]}"
+    return ""
+
+
+def ip(arguments: str) -> None:
+    """Run `ip` in the current namespace."""
+    subprocess.run(["ip", *arguments.split()], check=True, timeout=TIMEOUT_S)
+
+
+def enter() -> None:
+    """Move this process into a fresh network namespace and bring loopback up."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.getuid(), os.getgid()
+    flags = CLONE_NEWNET if uid == 0 else CLONE_NEWNET | CLONE_NEWUSER
+    if libc.unshare(flags):
+        code = ctypes.get_errno()
+        raise OSError(code, f"unshare: {os.strerror(code)}")
+    if uid != 0:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    ip("link set lo up")
+
+
+def main() -> None:
+    """Enter a namespace, then run the scenario named by the command line."""
+    enter()
+    module, _, name = sys.argv[1].partition(":")
+    if module:
+        getattr(importlib.import_module(module), name)()
+
+
+if __name__ == "__main__":
+    main()
