@@ -1,0 +1,36 @@
+"""One adapter a peer, each a small file behind `benchmarks.endpoint.Endpoint`.
+
+An adapter chooses what the peer's own users would choose when everything must arrive, and says so
+in its `settings` line. No adapter measures, counts or touches anything itself.
+"""
+
+import importlib
+
+from benchmarks.endpoint import Endpoint
+
+# Row of the table -> module and class. Hubbub's rows come first and are compared with all others.
+ROWS = {
+    "hubbub": ("hubbub", "Iterating"),
+    "hubbub-inline": ("hubbub", "Inline"),
+    "pyzmq-ipc": ("pyzmq", "Ipc"),
+    "pyzmq-tcp": ("pyzmq", "Tcp"),
+    "zenoh": ("zenoh", "Zenoh"),
+    "lcm": ("lcm", "Lcm"),
+    "cyclonedds": ("cyclonedds", "Cyclone"),
+    "ecal": ("ecal", "Ecal"),
+    "iceoryx2": ("iceoryx2", "Waiting"),
+    "iceoryx2-spin": ("iceoryx2", "Spinning"),
+    "pynng-ipc": ("pynng", "Ipc"),
+}
+
+
+def is_ours(row: str) -> bool:
+    """Tell Hubbub's rows from the peers'."""
+    return row.startswith("hubbub")
+
+
+def load(row: str) -> type[Endpoint]:
+    """Import the adapter of a row; raises whatever importing the peer raises."""
+    module, name = ROWS[row]
+    adapter: type[Endpoint] = getattr(importlib.import_module(f"benchmarks.peers.{module}"), name)
+    return adapter

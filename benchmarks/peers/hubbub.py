@@ -1,0 +1,55 @@
+"""Hubbub itself, by its public interface, with two ways to receive."""
+
+import threading
+from typing import Any
+
+import hubbub
+from benchmarks.endpoint import Endpoint, OnPayload, queued_messages
+
+
+class _Node(Endpoint):
+    distribution = "hubbub"
+
+    def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
+        self._node = hubbub.open("benchmark", interface="127.0.0.1", domain="benchmark")
+        self._receives = f"/benchmark/{receives}"
+        self._queue = queued_messages(size_bytes)
+        if sends:
+            self._publisher = self._node.publisher(f"/benchmark/{sends}", reliable=True)
+
+    def send(self, payload: Any) -> None:
+        self._publisher.publish(payload)
+
+    def close(self) -> None:
+        self._node.close()
+
+
+class Iterating(_Node):
+    """The subscriber blocks in its own thread."""
+
+    settings = (
+        "reliable topic, default links; the subscriber iterates over its subscription in its own "
+        "thread, with a queue of 64 MiB of messages"
+    )
+
+    def serve(self, on_payload: OnPayload) -> None:
+        with self._node.subscribe(self._receives, queue=self._queue) as subscription:
+            for message in subscription:
+                if on_payload(message.payload):
+                    return
+
+
+class Inline(_Node):
+    """The subscriber's callback runs on the I/O thread."""
+
+    settings = "as hubbub, but the callback runs on the I/O thread (inline=True)"
+
+    def serve(self, on_payload: OnPayload) -> None:
+        done = threading.Event()
+
+        def on_message(message: hubbub.Message) -> None:
+            if on_payload(message.payload):
+                done.set()
+
+        self._node.subscribe(self._receives, on_message, inline=True)
+        done.wait()
