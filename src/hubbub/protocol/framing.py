@@ -8,6 +8,8 @@ sliding window).
 Publishers append to `pending` without a lock; everything else happens under the core's lock.
 Sequences are given here, so the order in frames is the order of sequences. Large messages are cut
 lazily, one burst at a time, between the frames of small ones: a message of 256 MiB blocks nobody.
+Only what follows it on its own topic waits behind it: a receiver must wait for it anyway, and it
+takes a message whose earlier frames have all come for the next one, or for one behind a hole.
 """
 
 from bisect import bisect_right
@@ -70,6 +72,8 @@ class Framer:
         self.pending: deque[Item] = deque()
         self.large: deque[Large] = deque()
         self.large_bytes = 0  # Of messages not yet cut to the end.
+        self.behind: dict[OutgoingTopic, list[Item]] = {}  # What follows a large one on its topic.
+        self._behind_count = 0
         self.loopback: list[Delivery] = []
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
@@ -101,10 +105,13 @@ class Framer:
     def next_body(self, now: int, received_ns: int) -> tuple[Body, int] | None:
         """Make the next frame: its body and flags; None when nothing is for anybody elsewhere."""
         while self.pending or self.large:
-            if self.large and (self._is_large_next or not self.pending):
+            is_crowded = self._behind_count >= self.backlog_count
+            if self.large and (self._is_large_next or not self.pending or is_crowded):
                 self._is_large_next = False
                 return self._cut()
             self._is_large_next = True
+            if not self.pending[0][0].is_declared and (made := self._declare_alone()) is not None:
+                return made
             items = self._take(now)
             if items:
                 made = self._frame(items, received_ns)
@@ -128,6 +135,11 @@ class Framer:
         pending = self.pending
         count = min(len(pending), self.batch_count + 1)
         items = [pending.popleft() for _ in range(count)]
+        if self.behind:
+            items = self._defer(items)
+            if not items:
+                return []
+            count = len(items)
         sizes = [len(item[1]) + batch.TABLE_BYTES_PER_MESSAGE for item in items]
         if sizes[0] > self.message_bytes_max:
             pending.extendleft(reversed(items[1:]))
@@ -142,6 +154,18 @@ class Framer:
             self.batch_count = min(2 * count, 16_384)
         self._watch_rate(now, len(items), sum(sizes[:fitting]))
         return items
+
+    def _defer(self, items: list[Item]) -> list[Item]:
+        """Put what follows a large message behind it; return the rest."""
+        rest = []
+        for item in items:
+            queue = self.behind.get(item[0])
+            if queue is None:
+                rest.append(item)
+            else:
+                queue.append(item)
+                self._behind_count += 1
+        return rest
 
     def _count_fitting(self, items: list[Item], sizes: list[int]) -> int:
         room = self.body_bytes_max - batch.HEAD_BYTES
@@ -193,6 +217,7 @@ class Framer:
         if topic.receivers:
             self.large.append(Large(topic, sequence, payload, published_ns))
             self.large_bytes += len(payload)
+            self.behind[topic] = []
 
     def _cut(self) -> tuple[Body, int]:
         """Cut the next segment of the first large message; its topic is declared before it."""
@@ -210,7 +235,19 @@ class Framer:
         self.large_bytes -= len(data)
         if large.offset == size:
             self.large.popleft()
+            behind = self.behind.pop(large.topic)
+            self._behind_count -= len(behind)
+            self.pending.extendleft(reversed(behind))
         return (head, data), 0
+
+    def _declare_alone(self) -> tuple[Body, int] | None:
+        """Declare the next message's topic in a frame of its own if both do not fit into one."""
+        item = self.pending[0]
+        topic, payload, _ = item
+        size = len(payload) + batch.TABLE_BYTES_PER_MESSAGE + self._declaration_bytes([item])
+        if not topic.receivers or size <= self.message_bytes_max:
+            return None
+        return batch.encode([], [], [], self._declarations([topic])), DECLARES
 
     def _declarations(self, topics: list[OutgoingTopic], first: int | None = None) -> bytes:
         declared = []
