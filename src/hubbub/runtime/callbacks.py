@@ -69,4 +69,6 @@ class CallbackRunner:
                 self._on_failure(message, error)
             if clock_ns() >= end_ns:
                 return True
+        if self._is_muted:
+            self._inbox.discard()  # Also what slipped in behind the closing.
         return False

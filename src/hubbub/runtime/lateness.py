@@ -30,6 +30,7 @@ class Lateness:
         self._thread_clock_ns = thread_clock_ns
         self._tick_ns = now + LATENESS_TICK
         self._due_ns = self._tick_ns
+        self._observed_ns = now
         self._own_work_ns = 0
         self._worked_ns = thread_clock_ns()
         self._read_ns = now
@@ -41,7 +42,8 @@ class Lateness:
         due = self._tick_ns
         if deadline_ns is not None and deadline_ns < due:
             due = deadline_ns
-        self._due_ns = due
+        # Who was served since and wants to be served again at once has waited only since then.
+        self._due_ns = max(due, self._observed_ns)
         self._own_work_ns = 0
         if now - self._read_ns > _READING_INTERVAL:
             worked_ns = self._thread_clock_ns()
@@ -52,6 +54,7 @@ class Lateness:
 
     def observe(self, now: int) -> float | None:
         """Look at the clock after a wait; return the milliseconds to be reported now, if any."""
+        self._observed_ns = now
         late_ns = now - self._due_ns - self._own_work_ns
         if now >= self._tick_ns:
             self._tick_ns = now + LATENESS_TICK

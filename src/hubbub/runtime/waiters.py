@@ -71,8 +71,8 @@ class Waiters:
                 self.lost_loops += 1
 
     def wake_all(self) -> None:
-        """Wake everybody."""
-        while self.waiting:
+        """Wake everybody who waits now, but not again who comes back while we are at it."""
+        for _ in range(len(self.waiting)):
             self.wake_one()
 
     def _leave(self, wake: Wake) -> bool:

@@ -19,6 +19,9 @@ class FakeTopic:
         self.subject = subject
         self.source = source
         self.sinks: tuple[Any, ...] = ()
+        self.generation = 0
+        self.schema_name = ""
+        self.schema_hash = 0
 
 
 TEMP = FakeTopic()

@@ -44,6 +44,14 @@ def test_a_return_before_the_deadline_says_nothing() -> None:
     assert lateness.observe(50 * MS) is None
 
 
+def test_who_wants_to_be_served_again_at_once_has_waited_only_since_then() -> None:
+    lateness = Lateness(0, Work().clock_ns)
+    lateness.expect(50 * MS, 0)
+    lateness.observe(50 * MS)
+    assert lateness.expect(0, 51 * MS) == 0
+    assert lateness.observe(51 * MS) is None
+
+
 def test_own_work_is_not_starvation() -> None:
     work = Work()
     lateness = Lateness(0, work.clock_ns)

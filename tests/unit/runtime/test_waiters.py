@@ -106,6 +106,19 @@ def test_a_closed_event_loop_is_counted_and_the_next_reader_woken() -> None:
     abandoned._log_destroy_pending = False  # type: ignore[attr-defined] # It is meant to be.
 
 
+def test_waking_all_does_not_wake_who_comes_back_again() -> None:
+    waiters = Waiters()
+    woken: list[int] = []
+
+    def wake_and_come_back() -> None:
+        woken.append(1)
+        waiters.waiting.append(wake_and_come_back)
+
+    waiters.waiting.append(wake_and_come_back)
+    waiters.wake_all()
+    assert woken == [1]
+
+
 def test_waking_all_wakes_all() -> None:
     async def scenario() -> None:
         waiters = Waiters()
