@@ -1,0 +1,10 @@
+"""The very machines of `hubbub.protocol` under virtual time, on a network that does its worst.
+
+One process, one seed, no wall clock: a failure is a scenario and a number, and happens again. What
+opens a socket or a thread may not enter, and what users call is `run`, `run_many` and
+`list_scenarios`.
+"""
+
+from hubbub.simulation.runner import Result, list_scenarios, run, run_many
+
+__all__ = ["Result", "list_scenarios", "run", "run_many"]

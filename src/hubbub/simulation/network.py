@@ -1,0 +1,169 @@
+"""The wire between simulated nodes: who hears a datagram, when, how often, and in what state.
+
+Loss comes in the kinds that matter to a NAK protocol: independent at each receiver, in bursts
+(Gilbert's two states), before the last switch (all lose the same), by kind of frame, and by
+direction. Datagrams between two nodes keep their order unless a fault says otherwise.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hubbub.limits import MS, US
+from hubbub.protocol.burst import Address
+from hubbub.simulation.world import World
+from hubbub.wire.header import DATA, HEARTBEAT, NAK, REPAIR, SEGMENT, STATUS
+
+if TYPE_CHECKING:
+    from hubbub.simulation.node import SimulatedNode
+
+_KIND_OFFSET: Final = 3
+_FLAGS_OFFSET: Final = 5
+_NANOSECONDS_PER_BYTE: Final = 0.8  # 10 Gbit/s
+_FRAME_GAP_NS: Final = 500
+
+# Names for what can be lost by kind; data are first transmissions, repairs the others.
+KINDS: Final = {NAK: "nak", HEARTBEAT: "heartbeat", STATUS: "status"}
+
+
+def name_kind(frame: bytes) -> str:
+    """Name what a frame is, as faults by kind know it."""
+    kind = frame[_KIND_OFFSET]
+    if kind in (DATA, SEGMENT):
+        return "repair" if frame[_FLAGS_OFFSET] & REPAIR else "data"
+    return KINDS.get(kind, "control")
+
+
+@dataclass(slots=True)
+class Faults:
+    """What the wire does to datagrams; probabilities are for each datagram and receiver."""
+
+    loss: float = 0.0
+    common_loss: float = 0.0  # Before the last switch: nobody gets it.
+    burst_begin: float = 0.0  # Gilbert: from the good to the bad state...
+    burst_end: float = 0.25  # ...and back.
+    burst_loss: float = 1.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    reorder_ns: int = 5 * MS
+    corrupt: float = 0.0
+    delay_ns: int = 20 * US
+    jitter_ns: int = 30 * US
+    kind_loss: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_lossy(self) -> bool:
+        """Tell whether anything can be lost by chance."""
+        return bool(self.loss or self.common_loss or self.burst_begin or self.kind_loss)
+
+
+Pair = tuple[int, int]
+Drop = Callable[["SimulatedNode", "SimulatedNode", bytes], bool]
+
+
+class Network:
+    """Carries datagrams between nodes."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes: dict[Address, SimulatedNode] = {}
+        self.faults = Faults()
+        self.blocked: set[Pair] = set()  # (from, to), by index: partitions and one-way loss.
+        self.drop: Drop | None = None  # A scenario's own rule of what is lost.
+        self.counts: Counter[str] = Counter()  # Frames sent, by kind.
+        self._bad: set[Pair] = set()
+        self._latest: dict[Pair, int] = {}
+
+    def heal(self) -> None:
+        """End all faults; what is under way stays so."""
+        self.faults = Faults(delay_ns=self.faults.delay_ns, jitter_ns=self.faults.jitter_ns)
+        self.blocked.clear()
+        self.drop = None
+
+    def block(self, sources: Iterable[int], targets: Iterable[int], *, both: bool = True) -> None:
+        """Cut the way from some nodes to others, or both ways."""
+        targets = list(targets)
+        for source in sources:
+            for target in targets:
+                self.blocked.add((source, target))
+                if both:
+                    self.blocked.add((target, source))
+
+    def unblock(self) -> None:
+        """End all partitions."""
+        self.blocked.clear()
+
+    def send(
+        self, source: "SimulatedNode", destination: Address | None, frames: list[bytes], at_ns: int
+    ) -> int:
+        """Carry frames that leave from `at_ns` on; return when the last one has left."""
+        targets = self._targets(source, destination)
+        for frame in frames:
+            at_ns += int(len(frame) * _NANOSECONDS_PER_BYTE) + _FRAME_GAP_NS
+            kind = name_kind(frame)
+            self.counts[kind] += 1
+            if self.world.chance(self.faults.common_loss):
+                continue
+            for target in targets:
+                if not self._is_lost(source, target, frame, kind):
+                    self._carry(source, target, frame, at_ns)
+        return at_ns
+
+    def _targets(
+        self, source: "SimulatedNode", destination: Address | None
+    ) -> list["SimulatedNode"]:
+        if destination is not None:
+            node = self.nodes.get(destination)
+            return [] if node is None else [node]
+        return [node for node in self.nodes.values() if node is not source]
+
+    def _is_lost(
+        self, source: "SimulatedNode", target: "SimulatedNode", frame: bytes, kind: str
+    ) -> bool:
+        pair = source.index, target.index
+        if pair in self.blocked or (self.drop is not None and self.drop(source, target, frame)):
+            return True
+        faults, chance = self.faults, self.world.chance
+        if not faults.is_lossy:
+            return False
+        if faults.burst_begin:
+            if pair in self._bad:
+                if chance(faults.burst_end):
+                    self._bad.discard(pair)
+            elif chance(faults.burst_begin):
+                self._bad.add(pair)
+            if pair in self._bad and chance(faults.burst_loss):
+                return True
+        return chance(faults.loss) or chance(faults.kind_loss.get(kind, 0))
+
+    def _carry(
+        self, source: "SimulatedNode", target: "SimulatedNode", frame: bytes, at_ns: int
+    ) -> None:
+        world, faults = self.world, self.faults
+        pair = source.index, target.index
+        copies = 2 if world.chance(faults.duplicate) else 1
+        for _ in range(copies):
+            arrival_ns = at_ns + faults.delay_ns + world.draw_ns(0, faults.jitter_ns)
+            if world.chance(faults.reorder):
+                arrival_ns += world.draw_ns(0, faults.reorder_ns)
+            else:
+                arrival_ns = max(arrival_ns, self._latest.get(pair, 0))
+                self._latest[pair] = arrival_ns
+            if world.chance(faults.corrupt):
+                frame = self._corrupted(frame)
+            world.at(arrival_ns, self._arrive, target.address, frame, source.address)
+
+    def _arrive(self, address: Address, frame: bytes, source: Address) -> None:
+        # Whoever has the address now gets it: a node that restarted hears what was for the old one.
+        node = self.nodes.get(address)
+        if node is not None:
+            node.arrive(frame, source)
+
+    def _corrupted(self, frame: bytes) -> bytes:
+        damaged = bytearray(frame)
+        for _ in range(self.world.random.randint(1, 16)):
+            bit = self.world.random.randrange(8 * len(damaged))
+            damaged[bit >> 3] ^= 1 << (bit & 7)
+        self.world.counts["corrupted"] += 1
+        return bytes(damaged)

@@ -1,0 +1,300 @@
+"""A simulated node: the real core, and a model of the shell and the host around it.
+
+What a shell does to time is where protocols die, so that is modelled: the socket buffer is bounded
+in bytes and drops, reading takes time and comes in bursts, a poll comes late while another thread
+holds the interpreter, sending finds no room, the process is stopped for seconds. Between any two
+polls the application may publish.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+from zlib import crc32
+
+from hubbub.limits import FRAME_COST_BYTES, MS, US
+from hubbub.message import Source
+from hubbub.protocol.burst import Address
+from hubbub.protocol.core import Core
+from hubbub.protocol.endpoint import Identity
+from hubbub.protocol.settings import Settings
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
+from hubbub.simulation.clocks import Clock
+from hubbub.simulation.network import Network
+from hubbub.simulation.world import World
+
+_READ_FRAMES_MAX: Final = 64  # Of one poll, as the shell's loop reads before it looks around.
+_BURSTS_PER_POLL: Final = 16
+_SEND_QUEUE_NS: Final = 1 * MS  # More than this on its way to the wire: the kernel says EAGAIN.
+_WAKE_NS: Final = 5 * US
+_BUFFER_BYTES: Final = 8 << 20
+
+
+@dataclass(slots=True)
+class Host:
+    """What a node runs on, and what is wrong with it."""
+
+    frame_bytes_max: int = 1400
+    burst_bytes_max: int = 0
+    buffer_bytes: int = _BUFFER_BYTES
+    read_ns: int = 2 * US  # To take in one frame.
+    drift_ppm: int = 0
+    clock_start_ns: int = 0
+    stall: float = 0.0  # Chance that the next poll comes late...
+    stall_ns: int = 100 * MS  # ...by up to this.
+    eagain: float = 0.0
+    first_frame: int = 1
+    first_message: int = 1
+    settings: Settings = field(default_factory=Settings)
+
+    def heal(self) -> None:
+        """End what is wrong with it."""
+        self.stall = self.eagain = 0.0
+
+
+class SimulatedNode:
+    """One node on its host."""
+
+    def __init__(
+        self, world: World, network: Network, ledger: Ledger, index: int, host: Host,
+        incarnation: int = 1,
+    ) -> None:  # fmt: skip
+        self.world = world
+        self.network = network
+        self.ledger = ledger
+        self.index = index
+        self.host = host
+        self.name = f"n{index}"
+        self.address: Address = (f"10.0.{index >> 8}.{index & 255}", 7266)
+        self.clock = Clock(host.drift_ppm, host.clock_start_ns)
+        identity = Identity(
+            self.name, index.to_bytes(12, "big"), incarnation, "host", index, "default"
+        )
+        self.core = Core(
+            self.now, identity, host.settings, channel="sim",
+            random=Random(world.random.getrandbits(64)), frame_bytes_max=host.frame_bytes_max,
+            burst_bytes_max=host.burst_bytes_max, window_bytes=host.buffer_bytes // 2,
+            first_frame=host.first_frame, first_message=host.first_message,
+        )  # fmt: skip
+        self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
+        self.patterns: dict[str, int] = {}
+        self.is_alive = True
+        self.buffer_drops = 0
+        self._buffer: deque[tuple[bytes, Address]] = deque()
+        self._buffered_bytes = 0
+        self._late_until_ns = 0  # Stalled, stopped or still reading: no poll before this.
+        self._sent_until_ns = 0
+        self._wake_ns: int | None = None
+        self._bounds = Bounds(world, self)
+        self._storm = StormWatch(world, self.name)
+        network.nodes[self.address] = self
+        ledger.add_node(self)
+        self._wake_at(world.now)
+
+    @property
+    def now(self) -> int:
+        """Return what this host's monotonic clock shows."""
+        return self.clock.local(self.world.now)
+
+    @property
+    def source(self) -> Source:
+        """Return who this node is to others."""
+        return self.core.endpoint.source
+
+    # What the application does.
+
+    def subscribe(self, pattern: str) -> None:
+        """Want what matches."""
+        self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
+        self.ledger.subscribed(self, pattern)
+        self.core.subscribe(self.now, pattern)
+        self._wake_at(self.world.now)
+
+    def unsubscribe(self, pattern: str) -> None:
+        """Want it no longer."""
+        self.patterns[pattern] -= 1
+        if not self.patterns[pattern]:
+            del self.patterns[pattern]
+        self.core.unsubscribe(self.now, pattern)
+        self._drain()
+        self.ledger.unsubscribed(self)
+        self._wake_at(self.world.now)
+
+    def publish_on(self, subject: str, *, is_reliable: bool = True) -> OutgoingTopic:
+        """Begin to publish a subject."""
+        topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable)
+        self.ledger.declared(self, topic)
+        self._wake_at(self.world.now)
+        return topic
+
+    def publish(self, topic: OutgoingTopic, payload: bytes) -> bool:
+        """Publish as the shell does; False: the backlog is full, and a real publish would wait."""
+        sender = self.core.outgoing.sender_of(topic)
+        framer = sender.framer
+        if not framer.has_work and not topic.receivers and not topic.sinks and not sender.is_held:
+            self.core.outgoing.skip_message(topic)
+            self.ledger.published(self, topic, payload, is_skipped=True)
+            return True
+        if len(framer.pending) >= framer.backlog_count or (
+            framer.large_bytes > framer.backlog_bytes
+        ):
+            return False
+        wall_ns = self.now + self.core.endpoint.wall_offset_ns
+        framer.pending.append((topic, payload, wall_ns))
+        self.ledger.published(self, topic, payload, is_skipped=False)
+        self._wake_at(self.world.now)
+        return True
+
+    def close(self, linger_ns: int) -> None:
+        """Begin to leave."""
+        self.core.close(self.now, linger_ns)
+        self._wake_at(self.world.now)
+
+    def crash(self) -> None:
+        """Die without a word."""
+        self.is_alive = False
+        if self.network.nodes.get(self.address) is self:
+            del self.network.nodes[self.address]
+        self.ledger.removed(self)
+
+    # What the host does.
+
+    def stop_for(self, time_ns: int) -> None:
+        """Stop the process, as SIGSTOP does; the kernel goes on receiving."""
+        self._late_until_ns = max(self._late_until_ns, self.world.now + time_ns)
+
+    def step_wall_clock(self, by_ns: int) -> None:
+        """Set the wall clock; the shell notices at once."""
+        self.clock.wall_offset_ns += by_ns
+        self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
+
+    def heal(self) -> None:
+        """End what is wrong with the host."""
+        self.host.heal()
+
+    def arrive(self, frame: bytes, source: Address) -> None:
+        """Put a datagram into the socket buffer, if there is room."""
+        cost = len(frame) + FRAME_COST_BYTES
+        if self._buffered_bytes + cost > self.host.buffer_bytes:
+            self.buffer_drops += 1
+            self.world.counts["buffer_drops"] += 1
+            return
+        self._buffered_bytes += cost
+        self._buffer.append((frame, source))
+        self._wake_at(self.world.now + _WAKE_NS)
+
+    def _wake_at(self, true_ns: int) -> None:
+        true_ns = max(true_ns, self._late_until_ns, self.world.now)
+        if self._wake_ns is None or true_ns < self._wake_ns:
+            self._wake_ns = true_ns
+            self.world.at(true_ns, self._wake, true_ns)
+
+    def _wake(self, planned_ns: int) -> None:
+        if not self.is_alive or planned_ns != self._wake_ns:
+            return
+        self._wake_ns = None
+        if self.world.now < self._late_until_ns:
+            self._wake_at(self._late_until_ns)
+        else:
+            self._poll()
+
+    def _poll(self) -> None:
+        """Do one round of the shell's loop."""
+        core, world = self.core, self.world
+        read = self._read()
+        deadline = core.deadline()
+        if deadline is not None and deadline <= self.now:
+            core.advance(self.now)
+        sent = self._pump()
+        handed_out = self._drain()
+        self._bounds.look()
+        if core.is_closed:
+            self.crash()
+            return
+        if world.chance(self.host.stall):
+            self.stop_for(world.draw_ns(0, self.host.stall_ns))
+        self._plan(is_progress=bool(read or sent or handed_out))
+
+    def _plan(self, *, is_progress: bool) -> None:
+        world = self.world
+        if self._buffer:
+            self._wake_at(world.now + _WAKE_NS)
+        deadline = self.core.deadline()
+        if deadline is None:
+            return
+        due_ns = self.clock.true(deadline)
+        self._storm.look(is_due=due_ns <= world.now, is_progress=is_progress)
+        self._wake_at(max(due_ns, world.now + _WAKE_NS))
+
+    def _read(self) -> int:
+        """Take a burst of datagrams out of the socket buffer, joined as the kernel joins them."""
+        count = 0
+        while self._buffer and count < _READ_FRAMES_MAX:
+            frame, source = self._buffer.popleft()
+            run = [frame]
+            if self.host.burst_bytes_max:
+                self._join(run, source)
+            count += len(run)
+            self._buffered_bytes -= sum(map(len, run)) + len(run) * FRAME_COST_BYTES
+            segment_bytes = len(frame) if len(run) > 1 else 0
+            self.core.receive(self.now, b"".join(run), segment_bytes, source)
+        if count:
+            self._late_until_ns = max(
+                self._late_until_ns, self.world.now + count * self.host.read_ns
+            )
+        return count
+
+    def _join(self, run: list[bytes], source: Address) -> None:
+        size = len(run[0])
+        while self._buffer and len(run) < 40 and len(run[-1]) == size:
+            frame, other = self._buffer[0]
+            if other != source or len(frame) > size:
+                return
+            run.append(frame)
+            self._buffer.popleft()
+
+    def _pump(self) -> int:
+        world = self.world
+        for count in range(_BURSTS_PER_POLL):
+            if self._sent_until_ns - world.now > _SEND_QUEUE_NS:
+                self._wake_at(self._sent_until_ns - _SEND_QUEUE_NS)
+                return count
+            if world.chance(self.host.eagain):
+                world.counts["eagain"] += 1
+                self._sent_until_ns = max(self._sent_until_ns, world.now) + world.draw_ns(
+                    _SEND_QUEUE_NS, 5 * MS
+                )
+                self._wake_at(self._sent_until_ns - _SEND_QUEUE_NS)
+                return count
+            burst = self.core.next_burst(self.now)
+            if burst is None:
+                return count
+            self._transmit(burst.destination, b"".join(burst.buffers), burst.segment_bytes)
+        self._wake_at(world.now + _WAKE_NS)
+        return _BURSTS_PER_POLL
+
+    def _transmit(self, destination: Address | None, data: bytes, segment_bytes: int) -> None:
+        step = segment_bytes or len(data)
+        frames = [data[at : at + step] for at in range(0, len(data), step)]
+        self.world.check(
+            max(map(len, frames)) <= self.host.frame_bytes_max,
+            f"{self.name} sent a frame of {max(map(len, frames))} bytes",
+        )
+        self.world.note(self.index, destination, segment_bytes, crc32(data))
+        self.world.counts["frames"] += len(frames)
+        self._sent_until_ns = self.network.send(
+            self, destination, frames, max(self._sent_until_ns, self.world.now)
+        )
+
+    def _drain(self) -> int:
+        """Hand out what the core delivered and reported."""
+        deliveries, events = self.core.deliveries, self.core.events
+        count = len(deliveries) + len(events)
+        for delivery in deliveries:
+            self.ledger.delivered(self, delivery)
+        for event in events:
+            self.ledger.reported(self, event)
+        deliveries.clear()
+        events.clear()
+        return count
