@@ -86,6 +86,7 @@ class Receiver:
         if len(runs) == 1:
             number, first, _ = runs[0]
             self._accept_run(sequence, number, first, payloads, published_ns, received_ns, out)
+            self._settle_topic(sequence, number, received_ns, out)
             return True
         at = 0
         for number, first, count in runs:
@@ -94,6 +95,9 @@ class Receiver:
                 sequence, number, first, payloads[at:stop], published_ns[at:stop], received_ns, out
             )
             at = stop
+        # Only now: a frame may hold two runs of one topic, and the second is not missing.
+        for number, _, _ in runs:
+            self._settle_topic(sequence, number, received_ns, out)
         return True
 
     def accept_segment(
@@ -120,6 +124,7 @@ class Receiver:
                 sequence, segment.topic, segment.sequence, [message], [segment.published_ns],
                 received_ns, out,
             )  # fmt: skip
+            self._settle_topic(sequence, segment.topic, received_ns, out)
         elif self.reassembly.refused > refused and topic is not None:
             topic.lose(segment.sequence, 1, "no_memory", received_ns, out)
         return True
@@ -179,7 +184,10 @@ class Receiver:
         if not topic.is_wanted:
             return
         topic.accept(frame, first, payloads, published_ns, received_ns, out)
-        if topic.waiting and frame < self.base:
+
+    def _settle_topic(self, frame: int, number: int, received_ns: int, out: list[Delivery]) -> None:
+        topic = self.topics.get(number)
+        if topic is not None and topic.waiting and frame < self.base:
             # Every earlier frame is settled, and still something is missing before this run.
             topic.settle(self.base, "not_available", received_ns, out)
 
