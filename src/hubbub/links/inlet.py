@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from hubbub.links.faults import FaultInjector, Frame, gather, split
+from hubbub.links.faults import FaultInjector, Run, gather
 from hubbub.links.recovery import Recovery
 from hubbub.links.socket_pair import SocketPair
 from hubbub.protocol.burst import Address
@@ -57,14 +57,12 @@ class Inlet:
             self._read_all(received)
         if self._faults is None:
             return received
-        frames: list[Frame] = []
-        for data, segment_bytes, source in received:
-            frames += [(frame, source) for frame in split(data, segment_bytes)]
-        return _joined(self._faults.filter(self._clock(), frames))
+        now = self._clock()
+        return [left for run in received for left in _received(self._faults.filter_run(now, run))]
 
     def advance(self, now: int) -> list[Received]:
         """Take what injected faults held back until now."""
-        return [] if self._faults is None else _joined(self._faults.release(now))
+        return [] if self._faults is None else _received(gather(self._faults.release(now)))
 
     def route(self, peer: Address) -> SocketPair:
         """Tell by which interface a peer was heard last."""
@@ -126,9 +124,6 @@ class Inlet:
         self._routes[source] = pair
 
 
-def _joined(frames: list[Frame]) -> list[Received]:
-    """Put frames together to runs; of what was received the source is always known."""
-    return [
-        (run[0] if len(run) == 1 else b"".join(run), segment_bytes, source or ())
-        for run, segment_bytes, source in gather(frames, _READ_BYTES, sys.maxsize)
-    ]
+def _received(runs: list[Run]) -> list[Received]:
+    """Say that the source is known, as it is of everything that was received."""
+    return [(data, segment_bytes, source or ()) for data, segment_bytes, source in runs]

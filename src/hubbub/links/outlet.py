@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from hubbub.links.faults import FaultInjector, Frame, gather, split
+from hubbub.links.faults import FaultInjector, Run, gather, split
 from hubbub.links.socket_pair import SOL_UDP, UDP_SEGMENT, SocketPair
 from hubbub.protocol.burst import Address, Burst
 
@@ -94,7 +94,7 @@ class Outlet:
     def advance(self, now: int) -> None:
         """Send what injected faults held back until now."""
         if self._faults is not None:
-            self._rest.extend(self._gathered(self._faults.release(now)))
+            self._rest.extend(self._spread(gather(self._faults.release(now))))
             self._send_rest()
 
     def blocked_pair(self) -> SocketPair:
@@ -172,14 +172,13 @@ class Outlet:
         """Spread a burst over the interfaces; with faults, what they leave of it."""
         if self._faults is None:
             return [_Piece(pair, *burst) for pair in self._towards(burst.destination)]
-        frames = split(b"".join(burst.buffers), burst.segment_bytes)
-        addressed: list[Frame] = [(frame, burst.destination) for frame in frames]
-        return self._gathered(self._faults.filter(self._clock(), addressed))
+        run = (b"".join(burst.buffers), burst.segment_bytes, burst.destination)
+        return self._spread(self._faults.filter_run(self._clock(), run))
 
-    def _gathered(self, frames: list[Frame]) -> list[_Piece]:
+    def _spread(self, runs: list[Run]) -> list[_Piece]:
         return [
-            _Piece(pair, destination, run, segment_bytes)
-            for run, segment_bytes, destination in gather(frames, BURST_BYTES_MAX, BURST_FRAMES_MAX)
+            _Piece(pair, destination, [data], segment_bytes)
+            for data, segment_bytes, destination in runs
             for pair in self._towards(destination)
         ]
 

@@ -13,6 +13,8 @@ from hubbub.limits import MS
 from hubbub.links.faults import (
     REORDER_FRAMES_MAX,
     REORDER_HOLD_NS,
+    RUN_BYTES_MAX,
+    RUN_FRAMES_MAX,
     FaultInjector,
     Faults,
     Frame,
@@ -161,30 +163,73 @@ def test_each_frame_keeps_its_own_address() -> None:
 
 
 @given(
-    sizes=st.lists(st.integers(1, 40), max_size=40),
-    ports=st.lists(st.integers(1, 2), min_size=40, max_size=40),
-    run_bytes_max=st.integers(40, 200),
-    run_frames_max=st.integers(1, 8),
+    seed=st.integers(0, 1000),
+    run_frames=st.lists(st.integers(1, 30), min_size=1, max_size=20),
+    loss=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    other=st.sampled_from([0.0, 0.02, 0.5]),
+)
+def test_runs_meet_the_same_fate_as_their_frames(
+    seed: int, run_frames: list[int], loss: float, other: float
+) -> None:
+    delay_ms = 0 if loss or other else 1
+    faults = Faults(loss, other, other, delay_ms, other, seed)
+    by_run, by_frame = faults.injector("in"), faults.injector("in")
+    assert by_run is not None
+    assert by_frame is not None
+    end = 1 << 40
+
+    from_runs: list[Frame] = []
+    for place, count in enumerate(run_frames):
+        made = [bytes([place, number]) * 5 for number in range(count)]
+        made[-1] = made[-1][: 2 + place % 8]
+        run = (b"".join(made), 10 if count > 1 else 0, PEER)
+        for data, size, source in by_run.filter_run(0, run):
+            from_runs += [(frame, source) for frame in split(data, size)]
+    from_frames = [
+        passed
+        for place, count in enumerate(run_frames)
+        for number in range(count)
+        for passed in by_frame.filter(0, [_frame(place, number, count)])
+    ]
+
+    assert from_runs + by_run.release(end) == from_frames + by_frame.release(end)
+    assert by_run.statistics() == by_frame.statistics()
+
+
+def _frame(place: int, number: int, count: int) -> Frame:
+    data = bytes([place, number]) * 5
+    return (data[: 2 + place % 8] if number == count - 1 else data, PEER)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), max_size=200),
+    ports=st.lists(st.integers(1, 2), min_size=200, max_size=200),
+    scale=st.sampled_from([1, 1000]),
 )
 def test_gathered_runs_split_into_the_same_frames(
-    sizes: list[int], ports: list[int], run_bytes_max: int, run_frames_max: int
+    sizes: list[int], ports: list[int], scale: int
 ) -> None:
     made: list[Frame] = [
-        (random.Random(place).randbytes(size), ("h", port))
+        (random.Random(place).randbytes(size * scale), ("h", port))
         for place, (size, port) in enumerate(zip(sizes, ports, strict=False))
     ]
 
-    runs = gather(made, run_bytes_max, run_frames_max)
+    runs = gather(made)
 
-    again = [
-        (frame, address) for run, size, address in runs for frame in split(b"".join(run), size)
-    ]
-    assert again == made
-    assert all(len(run) <= run_frames_max for run, _, _ in runs)
-    assert all(sum(map(len, run)) <= run_bytes_max for run, _, _ in runs)
+    assert [(frame, whose) for data, size, whose in runs for frame in split(data, size)] == made
+    assert all(size == 0 or len(data) <= RUN_BYTES_MAX for data, size, _ in runs)
+    assert all(len(split(data, size)) <= RUN_FRAMES_MAX for data, size, _ in runs)
 
 
 def test_frames_of_one_size_become_one_run() -> None:
     made: list[Frame] = [(bytes(size_bytes), PEER) for size_bytes in (*[100] * 10, 30)]
 
-    assert [(len(run), size) for run, size, _ in gather(made, 65_000, 64)] == [(11, 100)]
+    assert [(len(data), size) for data, size, _ in gather(made)] == [(1030, 100)]
+
+
+def test_a_run_that_is_spared_is_passed_on_as_it_is() -> None:
+    run = (bytes(4400), 100, PEER)
+
+    (passed,) = injector(loss=0.000_001).filter_run(0, run)
+
+    assert passed[0] is run[0]
