@@ -19,6 +19,8 @@ NODE_NAME_BYTES_MAX: Final = 255
 FRAME_BYTES_MIN: Final = 512
 FRAME_BYTES_MAX: Final = 65_507
 MESSAGE_BYTES_MAX: Final = 1 << 30
+# Smaller pieces of a large message would cost more to keep than they hold.
+SEGMENT_STRIDE_MIN: Final = 256
 HOP_LIMIT: Final = 8
 TOPIC_RESERVED: Final = 1  # RODOS: the topic list travels on topic 1; ours will, too.
 TOPIC_FIRST: Final = 16
@@ -113,4 +115,5 @@ assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
 assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX
 assert OPENING <= 50 * MS
+assert SEGMENT_STRIDE_MIN <= FRAME_BYTES_MIN // 2
 assert DELIVERY_SLICE < DELIVERY_OVERDUE

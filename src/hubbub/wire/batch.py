@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from struct import Struct, pack, unpack_from
 from typing import Final, NamedTuple
 
-from hubbub.limits import MESSAGE_BYTES_MAX, SEQUENCE_MAX
+from hubbub.limits import MESSAGE_BYTES_MAX, SEGMENT_STRIDE_MIN, SEQUENCE_MAX
 
 _HEAD: Final = Struct("!HHIQ")
 _RUN: Final = Struct("!IQI")
@@ -147,7 +147,9 @@ def decode_segment(buffer: bytes, start: int, end: int) -> Segment | None:
         return None
     topic, sequence, published_ns, total, offset, stride = _SEGMENT.unpack_from(buffer, start)
     size = end - start - SEGMENT_HEAD_BYTES
-    if not 0 < total <= MESSAGE_BYTES_MAX or sequence >= SEQUENCE_MAX or stride == 0:
+    if not 0 < total <= MESSAGE_BYTES_MAX or sequence >= SEQUENCE_MAX:
+        return None
+    if stride < SEGMENT_STRIDE_MIN:
         return None
     if offset % stride or offset >= total or size != min(stride, total - offset):
         return None

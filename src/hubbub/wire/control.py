@@ -112,7 +112,7 @@ def encode_nak(target: bytes, missing: list[int], bytes_max: int) -> bytes:
     room = bytes_max - _NAK.size
     ranges = list(to_ranges(missing))[: min(NAK_RANGES_MAX, room // _RANGE.size)]
     base = missing[0]
-    bits = min(missing[-1] - base + 1, room * 8)
+    bits = min(missing[-1] - base + 1, room * 8, MISSING_FRAMES_MAX)
     covered = ranges[-1][0] + ranges[-1][1] - base
     if len(ranges) * _RANGE.size <= (bits + 7) // 8 and covered >= bits:
         return _NAK.pack(target, 0, base, len(ranges)) + _pack_ranges(ranges)
@@ -132,16 +132,18 @@ def decode_nak(body: bytes) -> Nak | None:
     target, form, base, count = _NAK.unpack_from(body)
     if form == 0:
         ranges = _unpack_ranges(body[_NAK.size :], count)
-    elif form == 1 and len(body) >= _NAK.size + count and base + 8 * count <= SEQUENCE_MAX:
-        ranges = _bitmap_ranges(base, body[_NAK.size : _NAK.size + count])
+    elif form == 1:
+        ranges = _bitmap_ranges(base, body[_NAK.size :], count)
     else:
         return None
     return None if ranges is None else Nak(target, ranges)
 
 
-def _bitmap_ranges(base: int, bitmap: bytes) -> list[Range]:
-    bits = int.from_bytes(bitmap, "little")
-    return list(to_ranges(base + i for i in range(8 * len(bitmap)) if bits >> i & 1))
+def _bitmap_ranges(base: int, bitmap: bytes, count: int) -> list[Range] | None:
+    bits = 8 * count
+    if len(bitmap) < count or bits > MISSING_FRAMES_MAX or base + bits > SEQUENCE_MAX:
+        return None
+    return list(to_ranges(base + i for i in range(bits) if bitmap[i >> 3] >> (i & 7) & 1))
 
 
 def to_ranges(sequences: Iterable[int]) -> Iterable[Range]:
@@ -216,7 +218,7 @@ def decode_lost(body: bytes) -> Lost | None:
     if skip is None or reason >= len(LOST_REASONS):
         return None
     runs = decode_runs(body[_LOST.size + head_bytes :])
-    if any(first + count > SEQUENCE_MAX for _, first, count in runs):
+    if any(count == 0 or first + count > SEQUENCE_MAX for _, first, count in runs):
         return None
     return Lost(skip.target, LOST_REASONS[reason], skip.ranges, runs)
 

@@ -1,0 +1,153 @@
+"""One frame of each kind with fixed values: what the golden bytes beside this file must be.
+
+After a change of the format that is meant, `python -m tests.vectors.frames` writes them anew; the
+version in the header, docs/protocol.md and the changelog change with them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hubbub.wire import batch, control, header
+from hubbub.wire.control import (
+    Goodbye,
+    Grant,
+    GrantedStream,
+    Heartbeat,
+    Hello,
+    Lost,
+    Nak,
+    Skip,
+    Status,
+    Tail,
+    Topic,
+    Want,
+)
+
+FOLDER = Path(__file__).parent
+KEY = header.make_key(b"abcdefghijkl", 0x0102030405060708)
+OTHER = header.make_key(b"ABCDEFGHIJKL", 0x1112131415161718)
+DOMAIN = 0x37A8EEC1  # "default"
+HOP_LIMIT = 8
+PACKET = 0x2122232425262728
+SENT_US = 0x31323334
+TOPIC = Topic(16, header.RELIABLE, "/plant/temp", 7, "Temperature", 2**64 - 2)
+STRIDE = 1274
+
+
+class Vector(NamedTuple):
+    """A frame: what stands in its header, its body, and what that body must decode to."""
+
+    kind: int
+    flags: int
+    stream: int
+    sequence: int
+    body: bytes
+    value: Any
+    decode: Callable[[bytes], Any]
+
+
+def _data(body: bytes) -> Any:
+    return batch.decode(body, 0, len(body))
+
+
+def _segment(body: bytes) -> Any:
+    return batch.decode_segment(body, 0, len(body))
+
+
+def _typed(value: Any) -> tuple[bytes, Any, Callable[[bytes], Any]]:
+    return control.encode(value), value, lambda body: control.decode(type(value), body)
+
+
+_BATCH = batch.Batch(
+    [(16, 7, 2), (17, 2**40, 1)], [b"21.5", b"", b"on"], [10**18, 10**18 + 1000, 10**18 + 5], b""
+)
+_DECLARING = batch.Batch([(16, 7, 1)], [b"21.5"], [10**18], control.encode_declarations([TOPIC]))
+_SEGMENT = batch.Segment(16, 8, 10**18, 3000, 2 * STRIDE, STRIDE, bytes(range(226)) * 2)
+_STATUS = Status(OTHER, 3, 5, 1000, 1010, 1 << 20, SENT_US, 250)
+_HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)])
+_NAK_RANGES = Nak(OTHER, [(1000, 3), (2**40, 1)])
+_NAK_BITMAP = Nak(OTHER, [(1000, 1), (1002, 2), (1009, 1)])
+_SKIP = Skip(OTHER, [(900, 5)])
+_LOST = Lost(OTHER, "too_slow", [(1000, 2)], [(16, 7, 2), (17, 9, 1)])
+_HELLO = Hello(
+    "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/..."], 1 << 20, [1, 2**31],
+    False,
+)  # fmt: skip
+_GRANT = Grant(
+    OTHER, 3, True, 5, 0, 1, 2000, [GrantedStream(1, 1000, 3, True), GrantedStream(3, 0, 1, False)],
+    [TOPIC],
+)  # fmt: skip
+
+VECTORS = {
+    "data": Vector(
+        header.DATA, 0, 1, 1000, batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns),
+        _BATCH, _data,
+    ),
+    "data-declares": Vector(
+        header.DATA, header.DECLARES | header.ASK, 1, 1001, batch.encode(*_DECLARING), _DECLARING,
+        _data,
+    ),
+    "data-repair": Vector(
+        header.DATA, header.REPAIR, 1, 1000,
+        batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns), _BATCH, _data,
+    ),
+    "segment": Vector(
+        header.SEGMENT, 0, 1, 1002, batch.encode_segment_head(*_SEGMENT[:-1]) + _SEGMENT.data,
+        _SEGMENT, _segment,
+    ),
+    "heartbeat": Vector(
+        header.HEARTBEAT, 0, 0, 0, control.encode_heartbeat(_HEARTBEAT), _HEARTBEAT,
+        control.decode_heartbeat,
+    ),
+    "status": Vector(
+        header.STATUS, 0, 1, 0, control.encode_status(_STATUS), _STATUS, control.decode_status
+    ),
+    "status-refuses": Vector(
+        header.STATUS, header.REFUSES, 1, 0,
+        control.encode_status(_STATUS._replace(contiguous=0, highest=0)),
+        _STATUS._replace(contiguous=0, highest=0), control.decode_status,
+    ),
+    "nak-ranges": Vector(
+        header.NAK, 0, 1, 0, control.encode_nak(OTHER, [1000, 1001, 1002, 2**40], 1000),
+        _NAK_RANGES, control.decode_nak,
+    ),
+    "nak-bitmap": Vector(
+        header.NAK, 0, 1, 0, control.encode_nak(OTHER, [1000, 1002, 1003, 1009], 1000),
+        _NAK_BITMAP, control.decode_nak,
+    ),
+    "skip": Vector(
+        header.SKIP, 0, 1, 0, control.encode_skip(OTHER, _SKIP.ranges), _SKIP, control.decode_skip
+    ),
+    "lost": Vector(header.LOST, 0, 1, 0, control.encode_lost(_LOST), _LOST, control.decode_lost),
+    "hello": Vector(header.HELLO, 0, 0, 0, *_typed(_HELLO)),
+    "want": Vector(header.WANT, 0, 0, 0, *_typed(Want(OTHER))),
+    "grant": Vector(header.GRANT, 0, 0, 0, *_typed(_GRANT)),
+    "goodbye": Vector(header.GOODBYE, 0, 0, 0, *_typed(Goodbye([(1, 1003), (3, 12)]))),
+}  # fmt: skip
+
+
+def encode(vector: Vector) -> bytes:
+    """Make the frame of a vector."""
+    shared = header.prefix(
+        vector.kind, vector.flags | header.OPEN_BITMAP, vector.stream, DOMAIN, KEY, HOP_LIMIT
+    )
+    finished = header.finish(shared, vector.sequence, PACKET, SENT_US, vector.body)
+    return finished + vector.body
+
+
+def golden(name: str) -> bytes:
+    """Read the frame that was written down."""
+    return bytes.fromhex((FOLDER / f"{name}.hex").read_text())
+
+
+def write() -> None:
+    """Write all golden bytes, 32 a line."""
+    for name, vector in VECTORS.items():
+        frame = encode(vector)
+        lines = [frame[at : at + 32].hex(" ", -4) for at in range(0, len(frame), 32)]
+        (FOLDER / f"{name}.hex").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    write()
