@@ -68,7 +68,7 @@ RUN_TABLES_MAX: Final = 100_000
 
 # Reassembly.
 REASSEMBLY_BYTES_MAX: Final = 1 << 30
-REASSEMBLIES_PER_PEER_MAX: Final = 64
+REASSEMBLIES_PER_PEER_MAX: Final = 4096  # More than a window has frames.
 
 # Tail heartbeats, doubling.
 TAIL_HEARTBEAT: Final = 10 * MS

@@ -84,6 +84,16 @@ class Reassembly:
         self.drop(place)
         return bytes(partial.buffer)
 
+    def has_room(self, segment: Segment) -> bool:
+        """Tell whether a segment can be kept now; what never fits does not wait for room."""
+        if (segment.topic, segment.sequence) in self.partials:
+            return True
+        budget = self.budget
+        if segment.total > budget.max_bytes:
+            return True
+        is_room = budget.claimed_bytes + segment.total <= budget.max_bytes
+        return is_room and len(self.partials) < REASSEMBLIES_PER_PEER_MAX
+
     def _begin(self, place: tuple[int, int], segment: Segment) -> Partial | None:
         if len(self.partials) >= REASSEMBLIES_PER_PEER_MAX or not self.budget.claim(segment.total):
             self.refused += 1

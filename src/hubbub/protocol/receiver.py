@@ -111,12 +111,19 @@ class Receiver:
         if segment is None:
             self.malformed += 1
             return False
-        self._mark(now, sequence, end - start)
         topic = self.topics.get(segment.topic)
-        if topic is not None and self._is_past(topic, segment.sequence):
+        if (
+            self._is_past(topic, segment.sequence)
+            if topic is not None
+            else not self.is_awaiting_grant
+        ):
+            self._mark(now, sequence, end - start)
             return True
-        if topic is None and not self.is_awaiting_grant:
-            return True
+        if not self.reassembly.has_room(segment):
+            # As if it had been lost: it is repaired when other messages are complete.
+            self.deferred += 1
+            return False
+        self._mark(now, sequence, end - start)
         refused = self.reassembly.refused
         message = self.reassembly.add(sequence, segment)
         if message is not None:
