@@ -4,11 +4,13 @@ from random import Random
 
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.framing import Framer
 from hubbub.protocol.reassembly import Budget
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import batch
-from hubbub.wire.control import Topic
-from hubbub.wire.header import RELIABLE
+from hubbub.wire.control import Topic, decode_declarations
+from hubbub.wire.header import DECLARES, RELIABLE
 
 SOURCE = Source("a", bytes(12), 1)
 
@@ -36,3 +38,44 @@ def test_repaired_frame_with_two_runs_of_one_topic_leaves_no_hole_between_them()
         ("/a", 1), ("/b", 1), ("/a", 2), ("/a", 3),
     ]  # fmt: skip
     assert receiver.holes == []
+
+
+def segment(topic: int, sequence: int, offset: int, total: int) -> bytes:
+    head = batch.encode_segment_head(topic, sequence, 0, total, offset, 500)
+    return head + bytes(min(500, total - offset))
+
+
+def test_large_messages_beyond_what_may_be_put_together_at_once_wait_instead_of_being_lost() -> (
+    None
+):
+    receiver = make_receiver(budget_bytes=1500)
+    out: list[Delivery] = []
+
+    def send(frame: int, body: bytes) -> bool:
+        return receiver.accept_segment(0, frame, body, 0, len(body), 0, out)
+
+    assert send(1, segment(16, 1, 0, 1000))
+    assert not send(3, segment(16, 2, 0, 1000))
+    assert send(2, segment(16, 1, 500, 1000))
+    assert send(3, segment(16, 2, 0, 1000)) and send(4, segment(16, 2, 500, 1000))
+    assert [delivery.first for delivery in out] == [1, 2]
+    assert receiver.holes == []
+
+
+def test_topic_that_begins_with_a_large_message_is_declared_from_that_message_on() -> None:
+    framer = Framer(RELIABLE, 1400, 0, 20, 1 << 20)
+    first, second = (
+        OutgoingTopic(number, f"/{number}", SOURCE, is_reliable=True) for number in (16, 17)
+    )
+    first.receivers = second.receivers = 1
+    framer.pending += [(first, bytes(4000), 0), (second, bytes(4000), 0), (second, bytes(1300), 0)]
+    declared = {}
+    while (made := framer.next_body(0, 0)) is not None:
+        body, flags = made
+        if flags & DECLARES:
+            assert isinstance(body, bytes)
+            frame = batch.decode(body, 0, len(body))
+            assert frame is not None
+            topics = decode_declarations(frame.declarations) or []
+            declared |= {topic.number: topic.first for topic in topics}
+    assert declared == {16: 1, 17: 1}

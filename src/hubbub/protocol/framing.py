@@ -223,9 +223,7 @@ class Framer:
         """Cut the next segment of the first large message; its topic is declared before it."""
         large = self.large[0]
         if not large.topic.is_declared:
-            return batch.encode(
-                [], [], [], self._declarations([large.topic], large.sequence)
-            ), DECLARES
+            return batch.encode([], [], [], self._declarations([large.topic])), DECLARES
         offset, size = large.offset, len(large.payload)
         head = batch.encode_segment_head(
             large.topic.number, large.sequence, large.published_ns, size, offset, self.stride
@@ -249,7 +247,7 @@ class Framer:
             return None
         return batch.encode([], [], [], self._declarations([topic])), DECLARES
 
-    def _declarations(self, topics: list[OutgoingTopic], first: int | None = None) -> bytes:
+    def _declarations(self, topics: list[OutgoingTopic]) -> bytes:
         declared = []
         for topic in topics:
             topic.is_declared = True
@@ -258,7 +256,8 @@ class Framer:
                     topic.number,
                     self.stream,
                     topic.subject,
-                    topic.next_sequence if first is None else first,
+                    # A large message has its sequence already, and is still to come.
+                    topic.next_sequence - (topic in self.behind),
                     topic.schema_name,
                     topic.schema_hash,
                 )
