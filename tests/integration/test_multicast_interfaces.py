@@ -1,9 +1,11 @@
 """The multicast link on interfaces that come, go and change, each in a namespace of its own."""
 
+import select
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from tests.integration.link_probe import (
     receive,
     take,
 )
-from tests.integration.namespace import ROOT, command, ip, run_scenario
+from tests.integration.namespace import ROOT, command, ip, run_scenario, skip
 
 pytestmark = pytest.mark.netns
 
@@ -242,6 +244,38 @@ def smaller_mtu() -> None:
 
 def test_frames_above_an_mtu_that_shrank_arrive_although_not_in_bursts() -> None:
     run_scenario(smaller_mtu)
+
+
+def slow_interface(gso: bool) -> None:
+    add_lan("lan0", "192.0.2.1/24")
+    shaping = "tc qdisc add dev lan0 root tbf rate 40mbit burst 10kb latency 10s"
+    if subprocess.run(shaping.split(), check=False, capture_output=True).returncode:
+        skip("no token bucket filter in this kernel")
+    one, two = open_links(2, interface="lan0", send_buffer_bytes=20_000, gso=gso)
+
+    for start in range(0, 400, 20):
+        offered = burst(*numbered(20, 1472, start))
+        while not one.send(offered):
+            assert select.select([], [one.writable_fileno()], [], DEADLINE_S)[1]
+
+    assert payloads(receive(two, 400)) == numbered(400, 1472)
+    assert one.statistics().would_block > 0
+    close(one, two)
+
+
+def slow_interface_in_bursts() -> None:
+    slow_interface(gso=True)
+
+
+def slow_interface_frame_by_frame() -> None:
+    slow_interface(gso=False)
+
+
+@pytest.mark.parametrize("scenario", [slow_interface_in_bursts, slow_interface_frame_by_frame])
+def test_an_interface_without_room_takes_everything_once_in_the_end(
+    scenario: Callable[[], None],
+) -> None:
+    run_scenario(scenario)
 
 
 def ipv6_on_loopback() -> None:
