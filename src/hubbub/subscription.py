@@ -96,6 +96,7 @@ class Subscription:
         self._node = node
         self._overflow = overflow
         self._lock = threading.Lock()
+        self._delivering = threading.Lock()
         self._handles: dict[Any, str] = {}
         self._closed_reason: str | None = None
         self._is_broken = False  # Closed by what went wrong, and by nobody's wish.
@@ -117,14 +118,17 @@ class Subscription:
             self._notify = runner.run_inline if inline else node._pool.lane(runner.run_turn).notify
 
     def deliver(self, delivery: Delivery, context: Any) -> None:
-        """Take a run from the node, in order, one caller at a time."""
+        """Take a run from the node; several channels may do so at once, each in its own order."""
         if self._closed_reason is not None:
             return
-        self._received += len(delivery.payloads)
-        if self._inbox.put(delivery, context):
-            self._notify()
-        else:
-            self._deliver_too_much(delivery, context)
+        with self._delivering:
+            self._received += len(delivery.payloads)
+            dropped = 0
+            if not self._inbox.put(delivery, context):
+                dropped = self._put_dropping(delivery, context)
+        self._notify()
+        if dropped:
+            self._overflowed()
 
     def close_from_node(self, reason: str) -> None:
         """End because the node or channel ends; what is queued can still be read."""
@@ -133,6 +137,7 @@ class Subscription:
     def forked(self) -> None:
         """Refuse everything in a forked child, where other threads and their locks are lost."""
         self._lock = threading.Lock()
+        self._delivering = threading.Lock()
         self._waiters = Waiters()
         self._inbox.forked()
         self._inbox.discard()
@@ -309,15 +314,14 @@ class Subscription:
             self._waiters.wake_one()
         return message
 
-    def _deliver_too_much(self, delivery: Delivery, context: Any) -> None:
-        """Let the overflow policy decide about a run that does not fit."""
-        put = self._inbox.put_dropping_newest
+    def _put_dropping(self, delivery: Delivery, context: Any) -> int:
+        """Queue a run that does not fit, by the overflow policy; return how many were dropped."""
         if self._overflow == "drop_oldest":
-            put = self._inbox.put_dropping_oldest
-        dropped = put(delivery, context)
-        self._notify()
-        if dropped == 0:
-            return  # Readers made room in the meantime.
+            return self._inbox.put_dropping_oldest(delivery, context)
+        return self._inbox.put_dropping_newest(delivery, context)
+
+    def _overflowed(self) -> None:
+        """Draw the consequences of having dropped messages."""
         if self._overflow == "disconnect":
             reason = f"it was too slow for its queue of {self._inbox.limit} messages"
             self._close(reason, is_broken=True)

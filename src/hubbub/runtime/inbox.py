@@ -1,6 +1,6 @@
 """HOT. The queue of a subscription: runs of messages, bounded in messages.
 
-The node puts runs in, one caller at a time; any number of readers take messages out. A run becomes
+The node puts runs in, one at a time; any number of readers take messages out. A run becomes
 Message objects only when a reader takes it, all at once, in the reader's thread: 0.2 us a message.
 They are handed out by a list iterator, `current`, on which `next` is atomic, so that readers take
 from it without a lock and `operator.length_hint` says in O(1) what remains.
