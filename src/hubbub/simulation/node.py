@@ -79,6 +79,7 @@ class SimulatedNode:
         )  # fmt: skip
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
         self.patterns: dict[str, int] = {}
+        self.topics: list[OutgoingTopic] = []
         self.is_alive = True
         self.buffer_drops = 0
         self._buffer: deque[tuple[bytes, Address]] = deque()
@@ -125,6 +126,7 @@ class SimulatedNode:
         """Begin to publish a subject."""
         topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable)
         self.ledger.declared(self, topic)
+        self.topics.append(topic)
         self._wake_at(self.world.now)
         return topic
 
