@@ -45,6 +45,15 @@ def check_subject(subject: str) -> None:
             )
 
 
+def is_subject(subject: str) -> bool:
+    """Tell whether a name that somebody else sent can be published on."""
+    try:
+        check_subject(subject)
+    except SubjectError:
+        return False
+    return True
+
+
 def check_pattern(pattern: str) -> None:
     """Raise SubjectError unless this pattern can be subscribed to."""
     levels = _checked_levels("pattern", pattern)

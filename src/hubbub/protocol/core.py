@@ -46,6 +46,7 @@ from hubbub.wire.header import (
     SEGMENT,
     SKIP,
     STATUS,
+    STREAMS,
     TAG_BYTES,
     WANT,
     Header,
@@ -265,10 +266,9 @@ class Core:
             departed = self.discovery.departed.get(header.key)
             if departed is not None:
                 self.incoming.answer_departed(header.key, source, *departed)
-            return None
-        if header.kind == NAK:
-            return None  # Nothing follows from a stranger's request.
-        peer = self.discovery.find(header.key, source, now)
+        # Nothing follows from a stranger's request.
+        is_news = header.kind not in (GOODBYE, NAK)
+        peer = self.discovery.find(header.key, source, now) if is_news else None
         if peer is None:
             self.endpoint.drops["stranger"] += 1
         elif peer.want_ns is not None:
@@ -376,7 +376,7 @@ class Core:
         if goodbye is None:
             return False
         if peer.ends is None:
-            peer.ends = dict(goodbye.ends)
+            peer.ends = {stream: end for stream, end in goodbye.ends if stream in STREAMS}
             peer.left_ns = now
             self.outgoing.grants.forget(peer)
         for stream, end in peer.ends.items():
@@ -457,6 +457,7 @@ class Core:
         self._sweep_ns = now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
         for peer in list(self.peers.values()):
             silent_ns = now - peer.heard_ns
+            peer.forget_early()
             if peer.ends is not None:
                 self._leave_if_settled(now, peer)
             elif peer.lost_ns is None and silent_ns > self._timeout_ns:

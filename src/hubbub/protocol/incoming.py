@@ -22,7 +22,7 @@ from hubbub.protocol.reassembly import Budget
 from hubbub.protocol.receiver import Receiver
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
-from hubbub.wire.header import DATA, HEADER_BYTES, NAK, REFUSES, RELIABLE, STATUS, Header
+from hubbub.wire.header import DATA, HEADER_BYTES, NAK, REFUSES, RELIABLE, STATUS, STREAMS, Header
 
 _EARLY_BYTES_MAX = 1 << 20
 _ASKED_SPREAD = 10  # Above so many receivers, answers to a question are spread over a round trip.
@@ -86,7 +86,7 @@ class Incoming:
                 now, header.sequence, buffer, body, end, endpoint.received_ns, endpoint.deliveries
             )
         if not is_new:
-            endpoint.drops["duplicate"] += 1
+            endpoint.drops[receiver.refusal] += 1
         if receiver.is_overrun():
             receiver.abandon(
                 sorted(receiver.requester.missing),
@@ -162,6 +162,8 @@ class Incoming:
 
     def _take_stream(self, now: int, peer: Peer, granted: GrantedStream, grtt_us: int) -> None:
         receiver = peer.incoming.get(granted.stream)
+        if granted.stream not in STREAMS:
+            return  # Of a later minor version: what nobody here can read is not taken.
         if not granted.is_owed:
             if receiver is not None:
                 receiver.reassembly.clear()

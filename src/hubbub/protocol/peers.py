@@ -5,6 +5,7 @@ A peer is (node id, incarnation): a restart is another peer. One that is not hea
 window: a partition shorter than that costs nothing. A goodbye ends both at once.
 """
 
+from hubbub.limits import PATTERNS_MAX
 from hubbub.message import Source
 from hubbub.protocol.burst import Address
 from hubbub.protocol.receiver import Receiver
@@ -70,6 +71,11 @@ class Peer:
         """Tell whether the peer is here as far as anybody can know."""
         return self.is_known and self.lost_ns is None and self.ends is None
 
+    def forget_early(self) -> None:
+        """Forget frames whose grant did not come: what of them is owed will be asked for."""
+        self.early.clear()
+        self.early_bytes = 0
+
     def introduce(self, hello: Hello) -> None:
         """Take name and place from a HELLO."""
         self.source = Source(hello.name, self.source.id, self.source.incarnation)
@@ -85,6 +91,9 @@ class Peer:
             self.hello_parts.clear()
         self.announced_version = hello.interest_version
         self.hello_parts[hello.part] = hello
+        if sum(len(part.patterns) for part in self.hello_parts.values()) > PATTERNS_MAX:
+            self.hello_parts.clear()
+            return None
         if len(self.hello_parts) < hello.parts:
             return None
         parts = [self.hello_parts[part].patterns for part in range(hello.parts)]

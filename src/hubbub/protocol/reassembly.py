@@ -107,6 +107,11 @@ class Reassembly:
         if partial is not None:
             self.budget.release(partial.total)
 
+    def drop_older(self, topic: int, sequence: int) -> None:
+        """Forget what a newer message of its topic has overtaken: nobody will repair it."""
+        for place in [p for p in self.partials if p[0] == topic and p[1] < sequence]:
+            self.drop(place)
+
     def drop_settled(self, base: int) -> list[tuple[int, int]]:
         """Forget the messages whose last segment is settled: they will stay incomplete."""
         dead = [

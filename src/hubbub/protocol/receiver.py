@@ -9,12 +9,19 @@ named yet are held while a grant is under way, because the grant may say that th
 from collections.abc import Callable
 from random import Random
 
-from hubbub.limits import CACHE_BYTES_MAX, FRAME_COST_BYTES, HELD_BYTES_MAX, MISSING_FRAMES_MAX
+from hubbub.limits import (
+    CACHE_BYTES_MAX,
+    FRAME_COST_BYTES,
+    HELD_BYTES_MAX,
+    MISSING_FRAMES_MAX,
+    TOPICS_MAX,
+)
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.topics import Hole, IncomingTopic
+from hubbub.subjects import is_subject
 from hubbub.wire import batch
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
 from hubbub.wire.header import BEST_EFFORT, DECLARES
@@ -61,6 +68,7 @@ class Receiver:
         self.ahead_base = from_frame
         self.malformed = 0
         self.deferred = 0
+        self.refusal = ""  # Why the last frame that was not taken was not.
         self.resyncs = 0
 
     @property
@@ -79,8 +87,7 @@ class Receiver:
             return False
         body = batch.decode(buffer, start, end)
         if body is None or (flags & DECLARES and not self._declare(body.declarations)):
-            self.malformed += 1
-            return False
+            return self._refuse_malformed()
         self._mark(now, sequence, end - start)
         runs, payloads, published_ns, _ = body
         if len(runs) == 1:
@@ -109,8 +116,7 @@ class Receiver:
             return False
         segment = batch.decode_segment(buffer, start, end)
         if segment is None:
-            self.malformed += 1
-            return False
+            return self._refuse_malformed()
         topic = self.topics.get(segment.topic)
         if (
             self._is_past(topic, segment.sequence)
@@ -119,10 +125,11 @@ class Receiver:
         ):
             self._mark(now, sequence, end - start)
             return True
+        if not self.is_reliable:
+            self.reassembly.drop_older(segment.topic, segment.sequence)
         if not self.reassembly.has_room(segment):
             # As if it had been lost: it is repaired when other messages are complete.
-            self.deferred += 1
-            return False
+            return self._defer()
         self._mark(now, sequence, end - start)
         refused = self.reassembly.refused
         message = self.reassembly.add(sequence, segment)
@@ -144,14 +151,22 @@ class Receiver:
         if sequence >= self.next or sequence in self.requester.missing:
             return True
         self.duplicates += 1
+        self.refusal = "duplicate"
         return False
 
     def _is_full(self) -> bool:
         # A frame refused here counts as lost, so it is repaired once the grant has come.
-        if self.held_bytes <= HELD_BYTES_MAX:
-            return False
+        return self.held_bytes > HELD_BYTES_MAX and not self._defer()
+
+    def _defer(self) -> bool:
         self.deferred += 1
-        return True
+        self.refusal = "deferred"
+        return False
+
+    def _refuse_malformed(self) -> bool:
+        self.malformed += 1
+        self.refusal = "malformed"
+        return False
 
     def _mark(self, now: int, sequence: int, size_bytes: int) -> None:
         self.fresh_bytes += size_bytes + FRAME_COST_BYTES
@@ -201,7 +216,7 @@ class Receiver:
     def _hold(
         self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int]
     ) -> None:
-        self.held_bytes += sum(map(len, payloads))
+        self.held_bytes += sum(map(len, payloads)) + FRAME_COST_BYTES
         self.held.setdefault(number, []).append((frame, first, payloads, published_ns))
 
     def _declare(self, declarations: bytes) -> bool:
@@ -212,10 +227,13 @@ class Receiver:
             self.declare(topic)
         return True
 
-    def declare(self, declared: Topic) -> IncomingTopic:
-        """Learn a topic's name and where it starts for us."""
+    def declare(self, declared: Topic) -> None:
+        """Learn a topic's name and where it starts for us; what cannot be a topic is left out."""
         topic = self.topics.get(declared.number)
         if topic is None or topic.subject != declared.subject:
+            if len(self.topics) >= TOPICS_MAX or not is_subject(declared.subject):
+                self.malformed += 1
+                return
             topic = self.topics[declared.number] = IncomingTopic(
                 declared.number, declared.subject, self.source, self.holes,
                 is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
@@ -223,7 +241,6 @@ class Receiver:
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
         if topic.is_wanted:
             topic.start(declared.first)
-        return topic
 
     def grant(self, from_frame: int) -> None:
         """Accept that nothing before `from_frame` is owed."""
@@ -290,10 +307,8 @@ class Receiver:
         self, ranges: list[Range], reason: str, received_ns: int, out: list[Delivery]
     ) -> None:
         missing = self.requester.missing
-        for first, count in ranges:
-            for sequence in range(first, first + count):
-                if sequence in missing:
-                    self.requester.found(sequence)
+        for sequence in self.requester.within(ranges):
+            self.requester.found(sequence)
         base = self.base
         for number, sequence in self.reassembly.drop_settled(base):
             topic = self.topics.get(number)

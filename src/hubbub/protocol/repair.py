@@ -84,12 +84,23 @@ class Requester:
     def heard(self, now: int, ranges: list[Range]) -> None:
         """Hold off what another receiver has just asked for."""
         due = now + self._holdoff_ns()
+        for sequence in self.within(ranges):
+            missing = self.missing[sequence]
+            if missing.due_ns <= now:
+                missing.due_ns = due
+                self.suppressed += 1
+
+    def within(self, ranges: list[Range]) -> list[int]:
+        """Return which of these frames are missing; long ranges of others cost little."""
+        missing = self.missing
+        found: list[int] = []
         for first, count in ranges:
-            for sequence in range(first, first + count):
-                missing = self.missing.get(sequence)
-                if missing is not None and missing.due_ns <= now:
-                    missing.due_ns = due
-                    self.suppressed += 1
+            end = first + count
+            if count > len(missing):
+                found += [sequence for sequence in missing if first <= sequence < end]
+            else:
+                found += [sequence for sequence in range(first, end) if sequence in missing]
+        return found
 
     def due(self, now: int) -> list[int]:
         """Return the frames to ask for now, sorted; empty before the timer."""

@@ -8,6 +8,7 @@ come: because every frame before its own is settled. No timer decides order.
 
 from typing import Any, NamedTuple
 
+from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 
@@ -153,6 +154,11 @@ class IncomingTopic:
         expected = self.expected
         if expected is None or first + count <= expected:
             return
+        if len(self.gone) >= LOST_RUNS_MAX:
+            # What is forgotten here is still found lost once every frame before it is settled.
+            self.gone = {at: gone for at, gone in self.gone.items() if at > expected}
+            while len(self.gone) >= LOST_RUNS_MAX:
+                self.gone.popitem()
         self.gone[max(first, expected)] = (first + count - max(first, expected), reason)
         self._drain(received_ns, out)
 

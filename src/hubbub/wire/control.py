@@ -11,7 +11,13 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from hubbub.limits import MISSING_FRAMES_MAX, NAK_RANGES_MAX, SEQUENCE_MAX
+from hubbub.limits import (
+    MISSING_FRAMES_MAX,
+    NAK_RANGES_MAX,
+    NODE_NAME_BYTES_MAX,
+    SEQUENCE_MAX,
+    SUBJECT_BYTES_MAX,
+)
 from hubbub.wire.batch import Run, decode_runs, encode_run
 from hubbub.wire.header import KEY_BYTES
 
@@ -19,6 +25,11 @@ from hubbub.wire.header import KEY_BYTES
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 U16 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
+# What nodes call themselves is shown to people: no control characters, no end of line.
+Name = Annotated[
+    str, msgspec.Meta(max_length=NODE_NAME_BYTES_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")
+]
+Pattern = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX)]
 Key = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 
 _STATUS: Final = Struct("!20sIQQQIII")
@@ -226,14 +237,14 @@ def decode_lost(body: bytes) -> Lost | None:
 class Hello(msgspec.Struct, array_like=True, frozen=True):
     """Who I am and what I want; long lists of patterns come in parts."""
 
-    name: str
-    host: str
+    name: Name
+    host: Name
     pid: U32
     domain: str
     interest_version: U64
     part: U16
     parts: U16
-    patterns: list[str]
+    patterns: list[Pattern]
     window_bytes: U32
     known: list[U32]
     is_reply: bool
