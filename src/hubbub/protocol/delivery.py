@@ -11,7 +11,10 @@ class DeliveredTopic(Protocol):
 
     subject: str
     source: Source
+    schema_name: str
+    schema_hash: int
     sinks: tuple[Any, ...]
+    generation: int
 
 
 class Delivery(NamedTuple):

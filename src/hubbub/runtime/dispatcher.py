@@ -9,18 +9,18 @@ handed out recursively or under a lock.
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from hubbub.events import Event
-from hubbub.protocol.delivery import Delivery
-from hubbub.subjects import Matcher
+from hubbub.protocol.delivery import DeliveredTopic, Delivery
 
 
 class Dispatcher:
     """The way from one channel to subscriptions and listeners."""
 
-    def __init__(self, matcher: Matcher[Any], emit: Callable[[Event], None]) -> None:
-        self.matcher = matcher
+    def __init__(
+        self, match: Callable[[DeliveredTopic], None], emit: Callable[[Event], None]
+    ) -> None:
+        self.match = match  # Puts into `topic.sinks` who gets it.
         self.emit = emit
         self._items: deque[Delivery | Event] = deque()
         self._running = threading.Lock()
@@ -52,13 +52,10 @@ class Dispatcher:
             self.emit(item)
             return
         topic = item.topic
-        generation = self.matcher.generation
-        if topic.generation != generation:
-            topic.sinks = self.matcher.match(topic.subject)
-            topic.generation = generation
+        self.match(topic)
         self.messages += len(item.payloads)
         is_own = item.link == "loopback"
-        for subscription, context in topic.sinks:
+        for subscription, context, _ in topic.sinks:
             if not (is_own and subscription.no_local):
                 subscription.deliver(item, context)
 

@@ -87,7 +87,7 @@ class Driver:
     def deadline(self) -> int | None:
         """Say when `advance` is to be called; a lock is not worth an exact answer."""
         if self._has_ready():
-            return 0
+            return time.monotonic_ns()
         times = (self.core.deadline(), self.link.deadline(), self._poll_ns)
         self._armed_ns = min((time_ns for time_ns in times if time_ns is not None), default=None)
         return self._armed_ns

@@ -1,0 +1,84 @@
+"""Hubbub: a message bus without a hub. `hubbub.open()` and go.
+
+Everything public is listed in `__all__`; everything else may change.
+"""
+
+from hubbub.channel import Channel
+from hubbub.connection import Connection
+from hubbub.errors import (
+    Backpressure,
+    ClosedError,
+    ConfigurationError,
+    HubbubError,
+    LinkError,
+    MissingExtra,
+    PayloadError,
+    SubjectError,
+)
+from hubbub.events import (
+    CallbackFailed,
+    Closed,
+    Event,
+    GapAbandoned,
+    LinkDown,
+    LinkUp,
+    Nagging,
+    PayloadRejected,
+    PeerJoined,
+    PeerLeft,
+    SchemaMismatch,
+    SlowConsumer,
+    Starved,
+    VersionMismatch,
+)
+from hubbub.links.faults import Faults
+from hubbub.message import Message, Source
+from hubbub.node import Node
+from hubbub.opening import open
+from hubbub.protocol.settings import Settings
+from hubbub.publisher import Publisher
+from hubbub.runtime.logs import set_log
+from hubbub.statistics import ChannelStatistics, NodeStatistics
+from hubbub.subjects import check_pattern, check_subject, matches
+from hubbub.subscription import Subscription
+
+__all__ = [
+    "Backpressure",
+    "CallbackFailed",
+    "Channel",
+    "ChannelStatistics",
+    "Closed",
+    "ClosedError",
+    "ConfigurationError",
+    "Connection",
+    "Event",
+    "Faults",
+    "GapAbandoned",
+    "HubbubError",
+    "LinkDown",
+    "LinkError",
+    "LinkUp",
+    "Message",
+    "MissingExtra",
+    "Nagging",
+    "Node",
+    "NodeStatistics",
+    "PayloadError",
+    "PayloadRejected",
+    "PeerJoined",
+    "PeerLeft",
+    "Publisher",
+    "SchemaMismatch",
+    "Settings",
+    "SlowConsumer",
+    "Source",
+    "Starved",
+    "SubjectError",
+    "Subscription",
+    "VersionMismatch",
+    "check_pattern",
+    "check_subject",
+    "matches",
+    "open",
+    "set_log",
+]

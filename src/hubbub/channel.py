@@ -1,0 +1,43 @@
+"""A channel: a multicast group that nodes share. Distributor calls it a connection."""
+
+from dataclasses import dataclass, field
+
+from hubbub.errors import ConfigurationError
+from hubbub.protocol.settings import Settings
+from hubbub.subjects import check_pattern
+
+DEFAULT_GROUP = "239.255.72.66"
+DEFAULT_PORT = 7266
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A multicast group and port, which subjects are published there, and how.
+
+    `subjects` is the pattern of what goes to this channel when a publisher names none. What is None
+    is the node's.
+
+        hubbub.open(channels=[Channel("239.255.72.66", 7266), Channel("239.255.72.67", 7267,
+        "/video/...")])
+    """
+
+    group: str = DEFAULT_GROUP
+    port: int = DEFAULT_PORT
+    subjects: str = "/..."
+    interface: str | None = None
+    ttl: int = 1
+    settings: Settings | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work; the link checks group and port."""
+        check_pattern(self.subjects)
+        if not isinstance(self.port, int) or not 0 < self.port < 65536:
+            raise ConfigurationError(f"port={self.port!r} is not between 1 and 65535")
+
+    @property
+    def name(self) -> str:
+        """Return the name that events and statistics use."""
+        return f"{self.group}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.name

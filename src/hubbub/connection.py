@@ -1,0 +1,144 @@
+"""A channel that a node has joined: its driver, its subscriptions, its end."""
+
+from collections.abc import Callable
+from random import Random, SystemRandom
+from time import monotonic, monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hubbub.channel import Channel
+from hubbub.events import Event, PeerJoined, SchemaMismatch
+from hubbub.links.multicast import MulticastLink
+from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import DeliveredTopic
+from hubbub.runtime.dispatcher import Dispatcher
+from hubbub.runtime.driver import Driver
+from hubbub.runtime.logs import logger_of
+from hubbub.runtime.loop import shared
+from hubbub.schema import Schema
+from hubbub.statistics import ChannelStatistics, describe_channel
+from hubbub.subjects import Matcher
+from hubbub.subscription import Subscription
+
+if TYPE_CHECKING:
+    from hubbub.node import Node
+
+_log = logger_of("connection")
+
+
+class Sink(NamedTuple):
+    """A subscription as the matcher of a channel knows it."""
+
+    subscription: Subscription
+    context: Any
+    schema: Schema
+
+
+class Connection:
+    """One channel of one node; `node.connect` makes it, `close` leaves the channel."""
+
+    def __init__(
+        self, node: "Node", channel: Channel, on_event: Callable[[Event], object] | None
+    ) -> None:
+        self.channel = channel
+        self.name = channel.name
+        self.on_event = on_event
+        self._node = node
+        self._matcher: Matcher[Sink] = Matcher()
+        settings = channel.settings or node.settings
+        link = MulticastLink(
+            channel.group, channel.port,
+            interface=channel.interface or node._interface, ttl=channel.ttl,
+            faults=node._faults, **node._link_options,
+        )  # fmt: skip
+        core = Core(
+            monotonic_ns(), node.identity, settings,
+            channel=link.channel, random=Random(SystemRandom().getrandbits(64)),
+            frame_bytes_max=link.frame_bytes_max, burst_bytes_max=link.burst_bytes_max,
+            window_bytes=link.window_bytes,
+        )  # fmt: skip
+        self.name = link.channel
+        dispatcher = Dispatcher(self._match, node._emit)
+        self.driver = Driver(core, link, shared(), dispatcher)
+
+    def start(self, switch_interval_ms: float | None) -> None:
+        """Begin to send and receive."""
+        self.driver.loop.attach(self.driver, switch_interval_ms)
+        link = self.driver.link
+        names = ", ".join(interface.name for interface in link.interfaces)
+        _log.info("joined %s on %s as %s", self.name, names, link.address_text)
+
+    def add(self, pattern: str, sink: Sink) -> object:
+        """Receive what matches a pattern; returns a handle for `remove`."""
+        handle = self._matcher.add(pattern, sink)
+        self.driver.call(self.driver.core.subscribe, pattern)
+        self.refresh_own_topics()
+        return handle
+
+    def remove(self, pattern: str, handle: Any) -> None:
+        """Receive it no longer."""
+        self._matcher.remove(handle)
+        if self.driver.closed_reason is None:
+            self.driver.call(self.driver.core.unsubscribe, pattern)
+            self.refresh_own_topics()
+
+    def refresh_own_topics(self) -> None:
+        """Look again which of our own topics our own subscriptions want."""
+        if not self._node.loopback:
+            return
+        with self.driver.lock:
+            for topic in self.driver.core.outgoing.topics.values():
+                self._match(topic)
+
+    def _match(self, topic: DeliveredTopic) -> None:
+        """Note on a topic who gets it; a subscription of another type does not."""
+        generation = self._matcher.generation
+        if topic.generation == generation:
+            return
+        sinks = self._matcher.match(topic.subject)
+        for sink in sinks:
+            if self._is_mismatch(topic, sink):
+                self._node._emit(
+                    SchemaMismatch(
+                        self.name, topic.source, topic.subject, sink.schema.name, topic.schema_name
+                    ),
+                    sink.subscription,
+                )
+        topic.sinks = tuple(sink for sink in sinks if not self._is_mismatch(topic, sink))
+        topic.generation = generation
+
+    @staticmethod
+    def _is_mismatch(topic: DeliveredTopic, sink: Sink) -> bool:
+        is_typed = bool(sink.schema.hash and topic.schema_hash)
+        return is_typed and sink.schema.hash != topic.schema_hash
+
+    def joined_peers(self) -> list[PeerJoined]:
+        """Return an event for every peer that is here."""
+        with self.driver.lock:
+            return self.driver.core.joined_peers()
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until all receivers have everything."""
+        outgoing = self.driver.core.outgoing
+        for sender in outgoing.senders.values():
+            sender.framer.hold_until_ns = 0
+        self.driver.flush(monotonic_ns())
+        return self.driver.wait(outgoing.is_settled, timeout)
+
+    def close(self, linger_ms: float | None = None) -> None:
+        """Leave the channel; what is pending is sent, repairs are served for a while."""
+        linger = self._node.settings.linger_ms if linger_ms is None else linger_ms
+        self.close_at(monotonic() + linger / 1000)
+
+    def close_at(self, deadline: float) -> None:
+        """Leave the channel by then."""
+        if self.driver.closed_reason is None:
+            self.driver.close(max(0.0, deadline - monotonic()))
+        self._node._connection_closed(self)
+
+    def statistics(self) -> ChannelStatistics:
+        """Return what this channel did."""
+        with self.driver.lock:
+            return describe_channel(self.driver)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name}>"

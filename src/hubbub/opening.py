@@ -1,0 +1,113 @@
+"""`hubbub.open`: from options, environment and defaults to a node."""
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from random import SystemRandom
+from typing import Any
+
+from hubbub.channel import Channel
+from hubbub.errors import ConfigurationError
+from hubbub.events import Event
+from hubbub.limits import DELIVERY_THREADS_MAX, NODE_NAME_BYTES_MAX, SWITCH_INTERVAL_MS
+from hubbub.links.faults import Faults
+from hubbub.node import Node
+from hubbub.protocol.endpoint import Identity
+from hubbub.protocol.settings import make_settings
+from hubbub.runtime.logs import set_log
+
+NODE_ID_BYTES = 12
+
+
+def open(
+    name: str | None = None,
+    *,
+    domain: str | None = None,
+    interface: str | None = None,
+    channels: Iterable[Channel] | None = None,
+    loopback: bool = True,
+    faults: Faults | None = None,
+    node_id: bytes | str | None = None,
+    key_file: str | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    log: str | None = None,
+    frame_bytes_max: int = 0,
+    receive_buffer_bytes: int = 0,
+    send_buffer_bytes: int = 0,
+    offload: bool | None = None,
+    delivery_threads_max: int = DELIVERY_THREADS_MAX,
+    switch_interval_ms: float | None = SWITCH_INTERVAL_MS,
+    **options: Any,
+) -> Node:
+    """Open a node: a member of the bus, until it is closed.
+
+        with hubbub.open("lidar-7", domain="plant") as node:
+            node.publish("/plant/line1/temp", b"21.5")
+
+    `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
+    `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
+    its own subscriptions. `faults` mistreats frames on purpose. Further options are those of
+    `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LOG.
+    """
+    if key_file is None:
+        key_file = os.environ.get("HUBBUB_KEY_FILE")
+    if key_file is not None:
+        raise ConfigurationError(
+            f"key_file={key_file}: this version cannot seal frames, and will not pretend to;"
+            " leave it out to send in the clear"
+        )
+    log = os.environ.get("HUBBUB_LOG") if log is None else log
+    if log is not None:
+        set_log(log)
+    settings = make_settings(options)
+    node = Node(
+        _identity(name, domain or os.environ.get("HUBBUB_DOMAIN", "default"), node_id),
+        settings,
+        interface=interface or os.environ.get("HUBBUB_INTERFACE"),
+        loopback=loopback,
+        faults=faults,
+        link_options={
+            "frame_bytes_max": frame_bytes_max,
+            "receive_buffer_bytes": receive_buffer_bytes,
+            "send_buffer_bytes": send_buffer_bytes,
+            "gso": offload,
+        },
+        delivery_threads_max=delivery_threads_max,
+        switch_interval_ms=switch_interval_ms,
+    )
+    if on_event is not None:
+        node.on_event(on_event)
+    try:
+        for channel in [Channel()] if channels is None else channels:
+            node.connect(channel)
+    except BaseException:
+        node.close(0)
+        raise
+    return node
+
+
+def _identity(name: str | None, domain: str, node_id: bytes | str | None) -> Identity:
+    host = socket.gethostname()
+    pid = os.getpid()
+    name = f"{host}-{pid}" if name is None else name
+    for what, value in (("name", name), ("domain", domain)):
+        if not value.isprintable() or not 0 < len(value.encode()) <= NODE_NAME_BYTES_MAX:
+            raise ConfigurationError(
+                f"{what}={value!r} must be 1 to {NODE_NAME_BYTES_MAX} bytes of printable text"
+            )
+    random = SystemRandom()
+    return Identity(name, _node_id(node_id, random), random.getrandbits(64), host, pid, domain)
+
+
+def _node_id(node_id: bytes | str | None, random: SystemRandom) -> bytes:
+    if node_id is None:
+        return random.randbytes(NODE_ID_BYTES)
+    try:
+        value = bytes.fromhex(node_id) if isinstance(node_id, str) else bytes(node_id)
+    except ValueError:
+        value = b""
+    if len(value) != NODE_ID_BYTES:
+        raise ConfigurationError(
+            f"node_id={node_id!r} must be {NODE_ID_BYTES} bytes, or {2 * NODE_ID_BYTES} hex digits"
+        )
+    return value

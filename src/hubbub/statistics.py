@@ -1,0 +1,178 @@
+"""What nodes and channels count, as frozen snapshots: the tools print these and nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hubbub.limits import MS
+from hubbub.links.statistics import LinkStatistics
+from hubbub.protocol.core import Core
+from hubbub.protocol.peers import Peer
+from hubbub.runtime.loop import LoopStatistics
+from hubbub.runtime.pool import PoolStatistics
+from hubbub.subscription import SubscriptionStatistics
+
+if TYPE_CHECKING:
+    from hubbub.runtime.driver import Driver
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatistics:
+    """A subject that this node publishes, or receives from one peer."""
+
+    subject: str
+    source: str
+    is_own: bool
+    is_reliable: bool
+    schema: str
+    sequence: int
+    receivers: int
+    lost: int
+    late: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatistics:
+    """Another node, as seen from here."""
+
+    name: str
+    id: str
+    host: str
+    pid: int
+    address: str
+    is_present: bool
+    heard_ms_ago: float
+    missing_frames: int
+    repaired_frames: int
+    is_slow: bool
+    rtt_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """One channel of a node.
+
+    `frames_sent` counts repairs, too; `drops` is what peers sent and this node did not take, by
+    reason; `counters` holds the rarer facts.
+    """
+
+    name: str
+    messages_sent: int
+    messages_handed_out: int
+    frames_sent: int
+    repairs_sent: int
+    naks_sent: int
+    naks_received: int
+    naks_suppressed: int
+    gaps: int
+    messages_lost: int
+    cache_bytes: int
+    cache_frames: int
+    window_bytes: int
+    grtt_ms: float
+    starvations: int
+    drops: Mapping[str, int]
+    counters: Mapping[str, int]
+    peers: tuple[PeerStatistics, ...]
+    topics: tuple[TopicStatistics, ...]
+    link: LinkStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatistics:
+    """Everything a node knows of itself."""
+
+    name: str
+    id: str
+    incarnation: int
+    domain: str
+    channels: tuple[ChannelStatistics, ...]
+    subscriptions: tuple[SubscriptionStatistics, ...]
+    loop: LoopStatistics
+    pool: PoolStatistics
+
+
+def describe_channel(driver: "Driver") -> ChannelStatistics:
+    """Take the snapshot of a channel; under its lock."""
+    core = driver.core
+    outgoing, counters = core.outgoing, core.endpoint.counters
+    peers = list(core.peers.values())
+    receivers = [receiver for peer in peers for receiver in peer.incoming.values()]
+    return ChannelStatistics(
+        name=driver.link.channel,
+        messages_sent=sum(sender.framer.messages for sender in outgoing.senders.values()),
+        messages_handed_out=driver.dispatcher.messages,
+        frames_sent=sum(sender.frames_sent for sender in outgoing.senders.values()),
+        repairs_sent=outgoing.reliable.repairs_sent,
+        naks_sent=counters["naks_sent"],
+        naks_received=counters["naks_received"],
+        naks_suppressed=sum(receiver.requester.suppressed for receiver in receivers),
+        gaps=counters["gaps"],
+        messages_lost=counters["messages_lost"],
+        cache_bytes=outgoing.cache.size_bytes,
+        cache_frames=len(outgoing.cache.bodies),
+        window_bytes=core.incoming.window_bytes,
+        grtt_ms=outgoing.flow.grtt_ns / MS,
+        starvations=driver.starvations,
+        drops=MappingProxyType(dict(core.endpoint.drops)),
+        counters=MappingProxyType(dict(counters)),
+        peers=tuple(_describe_peer(core, peer) for peer in peers if peer.is_known),
+        topics=_describe_topics(core, peers),
+        link=driver.link.statistics(),
+    )
+
+
+def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
+    state = core.outgoing.flow.receivers.get(peer.key)
+    return PeerStatistics(
+        name=peer.source.name,
+        id=peer.source.id.hex(),
+        host=peer.host,
+        pid=peer.pid,
+        address=f"{peer.address[0]}:{peer.address[1]}",
+        is_present=peer.is_present,
+        heard_ms_ago=(core.endpoint.now - peer.heard_ns) / MS,
+        missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),
+        repaired_frames=sum(r.repaired for r in peer.incoming.values()),
+        is_slow=state is not None and state.is_slow,
+        rtt_ms=0.0 if state is None else state.rtt_ns / MS,
+    )
+
+
+def _describe_topics(core: Core, peers: list[Peer]) -> tuple[TopicStatistics, ...]:
+    own = [
+        TopicStatistics(
+            topic.subject,
+            str(topic.source),
+            True,
+            topic.is_reliable,
+            topic.schema_name,
+            topic.next_sequence - 1,
+            topic.receivers,
+            0,
+            0,
+            0,
+        )
+        for topic in core.outgoing.topics.values()
+    ]
+    heard = [
+        TopicStatistics(
+            topic.subject,
+            str(topic.source),
+            False,
+            topic.is_reliable,
+            topic.schema_name,
+            (topic.expected or 1) - 1,
+            0,
+            topic.lost,
+            topic.late,
+            topic.duplicates,
+        )
+        for peer in peers
+        for receiver in peer.incoming.values()
+        for topic in receiver.topics.values()
+        if topic.is_wanted
+    ]
+    return (*own, *heard)
