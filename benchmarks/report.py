@@ -56,7 +56,7 @@ def render(book: Book, rows: Sequence[str], sizes: Sequence[int], kinds: Sequenc
         "peer (1.00x; in round trips less is better). "
         "A row with * never sleeps and costs a core a side also at rest; it is never the best peer."
     )
-    parts += notes
+    parts += notes + _shortfalls(book)
     return "\n\n".join(parts) + "\n"
 
 
@@ -106,6 +106,15 @@ def _absence(book: Book, row: str, measure: str, size_bytes: int, notes: list[st
     if note not in notes:
         notes.append(note)
     return word
+
+
+def _shortfalls(book: Book) -> list[str]:
+    """Name the cells whose figure rests on fewer rounds than there were."""
+    return [
+        f"{row}, {kind} {size_text(size)}: {len(reasons)} rounds failed, the last with {reasons[-1]}"
+        for (row, kind, size), reasons in book.failures.items()
+        if (row, kind, size) in book.outcomes
+    ]
 
 
 def machine() -> dict[str, Any]:

@@ -8,6 +8,8 @@ import iceoryx2 as iox2  # type: ignore[import-untyped]
 from benchmarks.endpoint import Endpoint, OnPayload
 
 QUEUED_SAMPLES = 64
+# iceoryx2's own examples look again after a while, should a notification get lost.
+CYCLE_MS = 100
 
 
 class _SharedMemory(Endpoint):
@@ -84,9 +86,9 @@ class Waiting(_SharedMemory):
 
     def serve(self, on_payload: OnPayload) -> None:
         """Sleep until there is something, then take all of it."""
-        forever = iox2.Duration.from_secs(3600)
+        cycle = iox2.Duration.from_millis(CYCLE_MS)
         while not self._drain(on_payload):
-            self._listener.timed_wait(forever)
+            self._listener.timed_wait(cycle)
 
 
 class Spinning(_SharedMemory):
