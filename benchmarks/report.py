@@ -111,7 +111,7 @@ def _absence(book: Book, row: str, measure: str, size_bytes: int, notes: list[st
 def _shortfalls(book: Book) -> list[str]:
     """Name the cells whose figure rests on fewer rounds than there were."""
     return [
-        f"{row}, {kind} {size_text(size)}: {len(reasons)} rounds failed, the last with {reasons[-1]}"
+        f"{row}, {kind} {size_text(size)}: {len(reasons)} rounds failed, last: {reasons[-1]}"
         for (row, kind, size), reasons in book.failures.items()
         if (row, kind, size) in book.outcomes
     ]
