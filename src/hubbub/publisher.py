@@ -57,7 +57,6 @@ class Publisher:
         self._sender = core.outgoing.sender_of(topic)
         self._framer = self._sender.framer
         self._pending = self._framer.pending
-        self._small_bytes_max = self._framer.message_bytes_max - 64
         self._is_closed = False
 
     def publish(self, payload: Any, *, flush: bool = False) -> int:
@@ -72,13 +71,18 @@ class Publisher:
             payload = self._snapshot(payload)
         framer = self._framer
         pending = self._pending
-        if len(payload) > self._small_bytes_max or len(pending) >= framer.backlog_count:
+        is_large = len(payload) > framer.message_bytes_max
+        if is_large or len(pending) >= framer.backlog_count:
             self._make_room(payload)
         topic = self._topic
         count = topic.receivers + (1 if topic.sinks else 0)
         if (not count and not self._sender.is_held) or self._is_closed:
             return self._publish_to_nobody()
-        pending.append((topic, payload, time_ns()))
+        if is_large:
+            with self._driver.lock:
+                framer.add_large(topic, payload, time_ns())
+        else:
+            pending.append((topic, payload, time_ns()))
         if not framer.is_busy or len(pending) >= framer.batch_count:
             self._driver.flush(monotonic_ns())
         elif flush:

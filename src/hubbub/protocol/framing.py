@@ -71,7 +71,7 @@ class Framer:
         self.backlog_bytes = backlog_bytes
         self.pending: deque[Item] = deque()
         self.large: deque[Large] = deque()
-        self.large_bytes = 0  # Of messages not yet cut to the end.
+        self.large_bytes = 0  # Of large messages, from `add_large` until they are cut to the end.
         self.behind: dict[OutgoingTopic, list[Item]] = {}  # What follows a large one on its topic.
         self._behind_count = 0
         self.loopback: list[Delivery] = []
@@ -88,6 +88,12 @@ class Framer:
     def has_work(self) -> bool:
         """Tell whether anything waits to be framed."""
         return bool(self.pending or self.large)
+
+    def add_large(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
+        """Append a message that may be large, and count its bytes; under the core's lock."""
+        if len(payload) > self.message_bytes_max:
+            self.large_bytes += len(payload)
+        self.pending.append((topic, payload, published_ns))
 
     def is_ready(self, now: int) -> bool:
         """Tell whether a frame should be made now."""
@@ -141,7 +147,7 @@ class Framer:
                 return []
             count = len(items)
         sizes = [len(item[1]) + batch.TABLE_BYTES_PER_MESSAGE for item in items]
-        if sizes[0] > self.message_bytes_max:
+        if len(items[0][1]) > self.message_bytes_max:
             pending.extendleft(reversed(items[1:]))
             self._set_aside(items[0])
             return []
@@ -150,7 +156,7 @@ class Framer:
             pending.extendleft(reversed(items[fitting:]))
             del items[fitting:]
             self.batch_count = fitting
-        elif pending:
+        elif count > self.batch_count:
             self.batch_count = min(2 * count, 16_384)
         self._watch_rate(now, len(items), sum(sizes[:fitting]))
         return items
@@ -216,8 +222,9 @@ class Framer:
             )
         if topic.receivers:
             self.large.append(Large(topic, sequence, payload, published_ns))
-            self.large_bytes += len(payload)
             self.behind[topic] = []
+        else:
+            self.large_bytes -= len(payload)
 
     def _cut(self) -> tuple[Body, int]:
         """Cut the next segment of the first large message; its topic is declared before it."""

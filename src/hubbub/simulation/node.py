@@ -143,7 +143,7 @@ class SimulatedNode:
         ):
             return False
         wall_ns = self.now + self.core.endpoint.wall_offset_ns
-        framer.pending.append((topic, payload, wall_ns))
+        framer.add_large(topic, payload, wall_ns)
         self.ledger.published(self, topic, payload, is_skipped=False)
         self._wake_at(self.world.now)
         return True

@@ -26,7 +26,8 @@ def make_topic(number: int = 16, subject: str = "/a", *, is_declared: bool = Tru
 
 
 def publish(framer: Framer, topic: OutgoingTopic, *payloads: bytes, now: int = 0) -> None:
-    framer.pending.extend((topic, payload, now) for payload in payloads)
+    for payload in payloads:
+        framer.add_large(topic, payload, now)
 
 
 Frame = tuple[str, list[tuple[int, int]], int]
