@@ -1,13 +1,19 @@
 """What the simulator found, each defect as the few datagrams that show it."""
 
 from random import Random
+from typing import Any
 
+from hubbub.events import GapAbandoned
+from hubbub.limits import MS, SECOND
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.reassembly import Budget
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.simulation.node import Host, SimulatedNode
+from hubbub.simulation.stage import Stage
 from hubbub.wire import batch
 from hubbub.wire.control import Topic, decode_declarations
 from hubbub.wire.header import DECLARES, RELIABLE
@@ -79,3 +85,38 @@ def test_topic_that_begins_with_a_large_message_is_declared_from_that_message_on
             topics = decode_declarations(frame.declarations) or []
             declared |= {topic.number: topic.first for topic in topics}
     assert declared == {16: 1, 17: 1}
+
+
+def make_pair(**settings: Any) -> tuple[Stage, SimulatedNode, SimulatedNode]:
+    """Open a publisher of /t/0 and a subscriber that know each other."""
+    stage = Stage(1)
+    host = Host(settings=Settings(**settings))
+    (publisher,), (subscriber,) = stage.group(1, 1, host=host)
+    topic = publisher.publish_on("/t/0")
+    stage.meet([topic], 1)
+    stage.world.run_for(60 * MS)
+    return stage, publisher, subscriber
+
+
+def test_hole_of_a_publisher_that_was_forgotten_and_returns_is_reported() -> None:
+    stage, publisher, subscriber = make_pair(
+        peer_timeout_ms=500, heartbeat_ms=100, repair_window_ms=500
+    )
+    stage.ledger.are_gaps_allowed = True
+    stage.feed(publisher, publisher.topics[0], count=200, pause_ns=(20 * MS, 20 * MS))
+    stage.world.run_for(500 * MS)
+    stage.network.block([publisher.index], [subscriber.index])
+    stage.world.run_for(2 * SECOND)
+    stage.network.unblock()
+    stage.play()
+    stage.finish()
+    gaps = [event for _, _, event in stage.ledger.events if isinstance(event, GapAbandoned)]
+    assert [gap.reason for gap in gaps] == ["expired"]
+
+
+def test_silent_peer_is_reported_when_its_timeout_is_over_not_at_the_next_sweep() -> None:
+    stage, publisher, subscriber = make_pair(peer_timeout_ms=2000, heartbeat_ms=500)
+    heard_ns = subscriber.core.peers[publisher.core.endpoint.key].heard_ns
+    publisher.crash()
+    stage.world.run(heard_ns + 2001 * MS)
+    assert stage.ledger.present[subscriber] == set()

@@ -5,8 +5,11 @@ unicast, because only the sender needs it. NAK goes to the group as soon as ther
 others hear it.
 """
 
+from collections import OrderedDict
+
 from hubbub.limits import (
     ACTIVE_SENDER,
+    DEPARTED_MAX,
     GRTT_CEILING,
     GRTT_FLOOR,
     MS,
@@ -40,6 +43,9 @@ class Incoming:
         self.window_bytes = window_bytes
         self.body_bytes_max = body_bytes_max
         self.budget = Budget(settings.reassembly_bytes)
+        # How far we were with peers that timed out: if one returns, what it sent meanwhile is a
+        # hole, and holes are reported. Peer -> subject -> next sequence.
+        self.positions: OrderedDict[bytes, dict[str, int]] = OrderedDict()
         self.is_suspended = False
         self.active_senders = 1
         self.nagging = NaggingMonitor(
@@ -175,6 +181,8 @@ class Incoming:
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
                 tolerance_ns, self.budget, self.interest.includes,
             )  # fmt: skip
+            if receiver.is_reliable:
+                receiver.positions = self.positions.pop(peer.key, {})
             receiver.is_awaiting_grant = True
         else:
             receiver.grant(granted.from_frame)
@@ -202,6 +210,9 @@ class Incoming:
 
     def interest_changed(self, peers: list[Peer]) -> None:
         """Look again what is wanted; grants for the new interest are under way."""
+        for positions in self.positions.values():
+            for subject in [name for name in positions if not self.interest.includes(name)]:
+                del positions[subject]
         for peer in peers:
             for receiver in peer.incoming.values():
                 receiver.is_awaiting_grant = True
@@ -318,6 +329,10 @@ class Incoming:
         for receiver in peer.incoming.values():
             receiver.close(reason, self.endpoint.received_ns, self.endpoint.deliveries)
             self.report(peer, receiver)
+        if RELIABLE in peer.incoming:
+            self.positions[peer.key] = peer.incoming[RELIABLE].read_positions()
+            while len(self.positions) > DEPARTED_MAX:
+                self.positions.popitem(last=False)
         peer.incoming.clear()
 
     def resync(self, peers: list[Peer], reason: str) -> None:

@@ -54,6 +54,7 @@ class Receiver:
         self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
         self.held: dict[int, list[Held]] = {}
         self.held_bytes = 0
+        self.positions: dict[str, int] = {}  # How far we were before the peer was forgotten.
         self.holes: list[Hole] = []
         self.blind_holes: list[
             tuple[int, int, str]
@@ -239,6 +240,8 @@ class Receiver:
                 is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
             )  # fmt: skip
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
+            if topic.is_wanted:
+                topic.expected = self.positions.pop(declared.subject, None)
         if topic.is_wanted:
             topic.start(declared.first)
 
@@ -265,6 +268,7 @@ class Receiver:
             if topic.is_wanted and not is_wanted:
                 topic.stop()
             topic.is_wanted = is_wanted
+        self.positions = {s: p for s, p in self.positions.items() if self.is_wanted(s)}
 
     def skip(self, ranges: list[Range], received_ns: int, out: list[Delivery]) -> None:
         """Accept that frames held nothing for us."""
@@ -319,6 +323,14 @@ class Receiver:
                 topic.settle(base, reason, received_ns, out)
             if topic.hole_first and not missing:
                 topic.close_hole()
+
+    def read_positions(self) -> dict[str, int]:
+        """Return how far we are with each topic that is wanted."""
+        return {
+            topic.subject: topic.expected
+            for topic in self.topics.values()
+            if topic.is_wanted and topic.expected is not None
+        }
 
     def close(self, reason: str, received_ns: int, out: list[Delivery]) -> None:
         """End the stream: what is missing is lost, what waited is handed out."""
