@@ -80,7 +80,7 @@ class Core:
         self.endpoint = Endpoint(identity, settings, channel, random, count(1))
         self.endpoint.now = now
         self.interest = Interest()
-        window = max(settings.window_bytes or window_bytes, WINDOW_BYTES_MIN)
+        window = min(max(settings.window_bytes or window_bytes, WINDOW_BYTES_MIN), 0xFFFF_FFFF)
         body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
         self.incoming = Incoming(self.endpoint, self.interest, window, body_bytes_max)
         self.outgoing = Outgoing(
@@ -454,7 +454,6 @@ class Core:
 
     def _sweep(self, now: int) -> None:
         """Find out who was not heard for too long."""
-        self._sweep_ns = now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
         for peer in list(self.peers.values()):
             silent_ns = now - peer.heard_ns
             peer.forget_early()
@@ -464,6 +463,12 @@ class Core:
                 self._lose(now, peer)
             elif silent_ns > self._timeout_ns + self._retention_ns:
                 self._forget(now, peer, "timeout", is_final=False)
+        # The next one comes in time for whoever will then be silent for just too long.
+        self._sweep_ns = min(
+            (p.heard_ns + self._timeout_ns + 1 for p in self.peers.values() if p.lost_ns is None),
+            default=now + self._timeout_ns,
+        )
+        self._sweep_ns = min(self._sweep_ns, now + self._timeout_ns // _SWEEPS_PER_TIMEOUT)
 
     def _lose(self, now: int, peer: Peer) -> None:
         """A peer timed out; what is between us stays for the repair window."""
