@@ -18,7 +18,7 @@ from hubbub.wire.header import DATA, HEARTBEAT, NAK, REPAIR, SEGMENT, STATUS
 if TYPE_CHECKING:
     from hubbub.simulation.node import SimulatedNode
 
-_KIND_OFFSET: Final = 3
+KIND_OFFSET: Final = 3
 _FLAGS_OFFSET: Final = 5
 _NANOSECONDS_PER_BYTE: Final = 0.8  # 10 Gbit/s
 _FRAME_GAP_NS: Final = 500
@@ -29,7 +29,7 @@ KINDS: Final = {NAK: "nak", HEARTBEAT: "heartbeat", STATUS: "status"}
 
 def name_kind(frame: bytes) -> str:
     """Name what a frame is, as faults by kind know it."""
-    kind = frame[_KIND_OFFSET]
+    kind = frame[KIND_OFFSET]
     if kind in (DATA, SEGMENT):
         return "repair" if frame[_FLAGS_OFFSET] & REPAIR else "data"
     return KINDS.get(kind, "control")

@@ -3,10 +3,11 @@
 from math import comb
 
 from hubbub.limits import MS, SECOND, US
-from hubbub.simulation.network import name_kind
+from hubbub.simulation.network import KIND_OFFSET, Drop, name_kind
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.scenarios.registry import chatter, gather, scenario
 from hubbub.simulation.stage import Stage
+from hubbub.wire.header import HELLO
 
 _TAIL_NS = 100 * MS
 
@@ -149,24 +150,42 @@ def repair_bound(stage: Stage) -> None:
 @scenario
 def nak_implosion(stage: Stage) -> None:
     """Let 50 receivers lose the same frames: about two ask for each, and one repair goes out."""
-    world = stage.world
-    losses, receivers = 20, 50
+    world, network = stage.world, stage.network
+    losses, receivers = 12, 50
+    stage.faults(delay_ns=stage.random.choice([20 * US, 500 * US, 2 * MS]), jitter_ns=200 * US)
+    network.drop = _one_hello_is_enough()
     publishing, _ = stage.group(1, receivers, host=Host(frame_bytes_max=1400))
     topic = publishing[0].publish_on("/t/0")
     stage.meet([topic], receivers)
-    world.run_for(200 * MS)
-    before = stage.network.counts["nak"]
+    world.run_for(100 * MS)
+    before = network.counts["nak"]
     for _ in range(losses):
-        stage.network.drop = lambda source, target, frame: name_kind(frame) == "data"
+        network.drop = lambda source, target, frame: name_kind(frame) == "data"
         publishing[0].publish(topic, b"lost by all")
         world.run_for(1 * MS)
-        stage.network.drop = None
+        network.drop = None
         publishing[0].publish(topic, b"shows the gap")
         world.run_for(60 * MS)
-    naks = (stage.network.counts["nak"] - before) / losses
+    naks = (network.counts["nak"] - before) / losses
     world.counts["naks_per_loss_percent"] = round(100 * naks)
     repairs = publishing[0].core.outgoing.reliable.repairs_sent / losses
-    # The mean of 2.1 may be off by four standard deviations in 20 losses; 2.5 holds over seeds.
-    world.check(naks <= 3.5, f"{naks:.2f} requests a loss")
+    # Theory says 2.1 on average. One seed of twelve losses may be above 2.5; all seeds may not, and
+    # a test over many of them says so.
+    world.check(naks <= 4, f"{naks:.2f} requests a loss")
     world.check(repairs <= 1.2, f"{repairs:.2f} repairs a loss")
-    stage.finish()
+    stage.settle()
+
+
+def _one_hello_is_enough() -> Drop:
+    """Make the opening of a large group cheap: each node hears the first HELLO of each other."""
+    met: set[tuple[int, int]] = set()
+
+    def is_lost(source: SimulatedNode, target: SimulatedNode, frame: bytes) -> bool:
+        pair = source.index, target.index
+        if frame[KIND_OFFSET] != HELLO:
+            return False
+        is_again = pair in met
+        met.add(pair)
+        return is_again
+
+    return is_lost
