@@ -59,6 +59,7 @@ REPAIR_ROUNDS_MAX: Final = 100
 REPAIR_TIME_MAX: Final = 60 * SECOND
 MISSING_FRAMES_MAX: Final = 65_536
 NAK_RANGES_MAX: Final = 80
+NAK_BITMAP_BITS_MAX: Final = 16_384
 LOST_RUNS_MAX: Final = 1024  # Kept of one topic until its order comes to them.
 HELD_BYTES_MAX: Final = 4 << 20
 

@@ -10,7 +10,7 @@ from struct import pack
 from typing import NamedTuple
 from zlib import crc32
 
-from hubbub.limits import MESSAGE_BYTES_MAX, MISSING_FRAMES_MAX
+from hubbub.limits import MESSAGE_BYTES_MAX, MISSING_FRAMES_MAX, NAK_BITMAP_BITS_MAX
 from hubbub.wire import batch, control, header
 from hubbub.wire.control import Goodbye, Grant, GrantedStream, Heartbeat, Hello, Lost, Tail, Topic
 from hubbub.wire.header import CHECKSUM_OFFSET, HEADER_BYTES
@@ -37,7 +37,7 @@ class Target(NamedTuple):
     key: bytes
     domain: int
     known: list[bytes]  # The keys of real peers.
-    frames: list[bytes]  # What those have sent.
+    frames: dict[int, list[bytes]]  # What those have sent, by kind.
     next_frame: int  # About where their streams are.
     version: int  # Of the victim's interest.
 
@@ -97,7 +97,7 @@ class Attacker:
 
     def built(self) -> bytes:
         """Build a frame by grammar, with values at the edges and counts that may lie."""
-        kind = self.random.choice(list(self.builders))
+        kind = self._kind(list(self.builders))
         body = bytearray(self.builders[kind]())
         if body and self.random.random() < 0.3:
             at = self.random.randrange(min(len(body), 40))
@@ -119,14 +119,21 @@ class Attacker:
         return bytes(frame)
 
     def _real(self) -> bytes:
-        return self.random.choice(self.target.frames)
+        return self.random.choice(self.target.frames[self._kind(list(self.target.frames))])
+
+    def _kind(self, kinds: list[int]) -> int:
+        # A farewell is seldom, because little can be tried on one who has left.
+        weights = [0.02 if kind == header.GOODBYE else 1 for kind in kinds]
+        return self.random.choices(kinds, weights)[0]
 
     def _sender(self) -> bytes:
         draw = self.random.random()
         if draw < 0.75:
             return self.random.choice(self.target.known)
-        if draw < 0.98:
+        if draw < 0.97:
             return self.random.choice(self.strangers)
+        if draw < 0.98:
+            return self.target.key
         return self.random.randbytes(header.KEY_BYTES)
 
     def _header(self, kind: int) -> bytes:
@@ -217,7 +224,7 @@ class Attacker:
     def _nak(self) -> bytes:
         if self.random.random() < 0.5:
             return control.encode_skip(self._key(), self._ranges())
-        size = self.random.choice([0, 1, 100, 1300, MISSING_FRAMES_MAX // 8])
+        size = self.random.choice([0, 1, 100, 1300, NAK_BITMAP_BITS_MAX // 8, 60_000])
         head = pack("!20sBQH", self._key(), 1, self._frame_number(), size)
         return head + self.random.randbytes(size if self.random.random() < 0.8 else 5)
 

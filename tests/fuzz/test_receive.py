@@ -1,6 +1,7 @@
 """Whatever arrives, nothing raises, nothing grows, and everything is taken or counted by reason."""
 
 import os
+import tracemalloc
 from itertools import islice
 from random import Random
 
@@ -8,11 +9,11 @@ import pytest
 
 from hubbub.limits import US
 from tests.fuzz.malformed import Attacker
-from tests.fuzz.victim import faults, open_victim, target_of
+from tests.fuzz.victim import REASSEMBLY_BYTES, faults, open_victim, target_of
 from tests.harness import Node
 
 IS_SOAK = os.environ.get("HUBBUB_SOAK") == "1"
-DATAGRAMS_PER_LIFE = 4_000  # Then the attackers have said goodbye to the victim too often.
+DATAGRAMS_PER_LIFE = 1_000  # By then most of the victim's peers were made to leave it.
 CHUNK = 50_000
 CHUNKS = 200 if IS_SOAK else 4  # Ten million, or two hundred thousand.
 ADDRESSES = [("10.0.0.1", 7001), ("10.0.0.1", 7002), ("10.9.9.9", 1), ("fe80::1", 2, 0, 3)]
@@ -37,28 +38,33 @@ def drain(victim: Node, now: int) -> int:
     return size
 
 
-def live(seed: int, count: int) -> None:
+def describe(seed: int, number: int, datagram: bytes) -> str:
+    """Say which datagram it was, so that it can be sent again."""
+    return f"seed {seed}, datagram {number}: {datagram.hex()}"
+
+
+def live(seed: int, count: int, reassembly_bytes: int = REASSEMBLY_BYTES) -> Node:
     """Send one victim so many malformed datagrams."""
-    lan, victim = open_victim(seed)
+    lan, victim = open_victim(seed, reassembly_bytes)
     random = Random(seed)
     attacker = Attacker(random, target_of(lan, victim))
     now = lan.now
     for number, datagram in enumerate(islice(attacker.datagrams(), count)):
         now += 20 * US
         before = victim.core.endpoint.drops.total()
-        context = f"seed {seed}, datagram {number}: {datagram.hex()}"
         try:
             victim.core.receive(now, datagram, 0, random.choice(ADDRESSES))
         except Exception as error:
-            raise AssertionError(context) from error
-        if datagram:
-            assert is_accounted(victim, datagram[14:34], now, before), context
+            raise AssertionError(describe(seed, number, datagram)) from error
+        if datagram and not is_accounted(victim, datagram[14:34], now, before):
+            pytest.fail(f"neither taken nor counted: {describe(seed, number, datagram)}")
         if number % 10 == 0:
             victim.core.advance(now)
             drain(victim, now)
         if number % 500 == 0:
-            assert faults(victim.core) == [], context
+            assert faults(victim.core) == [], describe(seed, number, datagram)
     assert faults(victim.core) == [], f"seed {seed}"
+    return victim
 
 
 @pytest.mark.soak
@@ -73,3 +79,35 @@ def test_malformed_datagrams_neither_raise_nor_grow_and_are_counted(
     if IS_SOAK:
         with capsys.disabled():
             print(f" {(chunk + 1) * CHUNK:,} datagrams", end="", flush=True)  # noqa: T201
+
+
+def test_memory_that_malformed_datagrams_can_claim_is_bounded() -> None:
+    tracemalloc.start()
+    try:
+        victims = []
+        for seed in range(3):
+            before = tracemalloc.get_traced_memory()[0]
+            victims.append(live(seed, 3_000, reassembly_bytes=1 << 18))
+            # Frames without a grant and missing frames of two peers are the largest tables.
+            assert tracemalloc.get_traced_memory()[0] - before < 24 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_every_reason_to_drop_is_met() -> None:
+    reasons = set()
+    for seed in range(12):
+        reasons |= set(live(seed, 1_000).drops)
+    assert reasons >= {
+        "short", "magic", "version", "domain", "own", "sealed", "checksum", "sequence", "stranger",
+        "kind", "malformed", "duplicate", "old_grant", "old_status",
+    }  # fmt: skip
+
+
+def test_joined_datagrams_are_taken_apart_even_if_they_lie_about_their_size() -> None:
+    lan, victim = open_victim(0)
+    target = target_of(lan, victim)
+    joined = b"".join(frame for frames in target.frames.values() for frame in frames)
+    for segment_bytes in (1, 69, 70, 71, 500, 1400, len(joined), len(joined) + 1):
+        victim.core.receive(lan.now, joined, segment_bytes, ADDRESSES[0])
+    assert faults(victim.core) == []

@@ -19,9 +19,9 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.receiver import Receiver
 from hubbub.subjects import is_subject
-from hubbub.wire.header import STREAMS
+from hubbub.wire.header import GOODBYE, STREAMS
 from tests.fuzz.malformed import Target
-from tests.harness import Lan, Node, lose_share
+from tests.harness import Datagram, Lan, Node, lose_share
 
 REASSEMBLY_BYTES = 8 << 20
 FRAME_BYTES = 1400
@@ -34,17 +34,17 @@ def converse(lan: Lan, random: Random) -> None:
         topics.append((node, node.core.publish_on(lan.now, subject)))
     lan.run(60 * MS)
     lan.lose = lose_share(random, 0.2)
-    for number in range(40):
+    for number in range(20):
         for node, topic in topics:
-            is_large = topic.subject == "/a/large" and number % 10 == 0
+            is_large = topic.subject == "/a/large" and number % 8 == 0
             lan.publish(node, topic, bytes(5000) if is_large else b"%d" % number)
         lan.run(2 * MS)
-    lan.run(200 * MS)
+    lan.run(50 * MS)
 
 
-def open_victim(seed: int) -> tuple[Lan, Node]:
+def open_victim(seed: int, reassembly_bytes: int = REASSEMBLY_BYTES) -> tuple[Lan, Node]:
     """Return a node that publishes and subscribes among two others."""
-    lan = Lan(3, reassembly_bytes=REASSEMBLY_BYTES, cache_bytes=20_000, seed=seed)
+    lan = Lan(3, reassembly_bytes=reassembly_bytes, cache_bytes=20_000, seed=seed)
     for node in lan.nodes:
         node.core.subscribe(lan.now, "/a/..." if node is lan.nodes[0] else "/...")
     converse(lan, Random(seed))
@@ -52,24 +52,27 @@ def open_victim(seed: int) -> tuple[Lan, Node]:
 
 
 @cache
-def goodbyes() -> list[bytes]:
-    """Return the farewells of the victim's peers, from a life of their own."""
-    lan, victim = open_victim(0)
+def farewells() -> list[Datagram]:
+    """Return how the victim's peers leave, from a life of their own."""
+    lan, _ = open_victim(0)
     for node in lan.nodes[1:]:
         node.core.close(lan.now, 100 * MS)
     lan.run(200 * MS)
-    return [each.data for each in lan.sent if each.sender is not victim][-20:]
+    return [each for each in lan.sent if each.kind == GOODBYE]
 
 
 def target_of(lan: Lan, victim: Node) -> Target:
     """Tell an attacker what there is to know."""
-    frames = [each.data for each in lan.sent if each.sender is not victim]
+    frames: dict[int, list[bytes]] = {}
+    for each in [*lan.sent, *farewells()]:
+        if each.sender.core.endpoint.identity.id != victim.core.endpoint.identity.id:
+            frames.setdefault(each.kind, []).append(each.data)
     peers = [node for node in lan.nodes if node is not victim]
     return Target(
         victim.key,
         victim.core.endpoint.domain,
         [node.key for node in peers],
-        frames + goodbyes(),
+        frames,
         peers[0].core.outgoing.reliable.next_sequence,
         victim.core.interest.version,
     )

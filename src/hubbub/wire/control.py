@@ -13,6 +13,7 @@ import msgspec
 
 from hubbub.limits import (
     MISSING_FRAMES_MAX,
+    NAK_BITMAP_BITS_MAX,
     NAK_RANGES_MAX,
     NODE_NAME_BYTES_MAX,
     SEQUENCE_MAX,
@@ -123,7 +124,7 @@ def encode_nak(target: bytes, missing: list[int], bytes_max: int) -> bytes:
     room = bytes_max - _NAK.size
     ranges = list(to_ranges(missing))[: min(NAK_RANGES_MAX, room // _RANGE.size)]
     base = missing[0]
-    bits = min(missing[-1] - base + 1, room * 8, MISSING_FRAMES_MAX)
+    bits = min(missing[-1] - base + 1, room * 8, NAK_BITMAP_BITS_MAX)
     covered = ranges[-1][0] + ranges[-1][1] - base
     if len(ranges) * _RANGE.size <= (bits + 7) // 8 and covered >= bits:
         return _NAK.pack(target, 0, base, len(ranges)) + _pack_ranges(ranges)
@@ -152,7 +153,7 @@ def decode_nak(body: bytes) -> Nak | None:
 
 def _bitmap_ranges(base: int, bitmap: bytes, count: int) -> list[Range] | None:
     bits = 8 * count
-    if len(bitmap) < count or bits > MISSING_FRAMES_MAX or base + bits > SEQUENCE_MAX:
+    if len(bitmap) < count or bits > NAK_BITMAP_BITS_MAX or base + bits > SEQUENCE_MAX:
         return None
     return list(to_ranges(base + i for i in range(bits) if bitmap[i >> 3] >> (i & 7) & 1))
 

@@ -4,7 +4,7 @@ from struct import pack
 
 import pytest
 
-from hubbub.limits import MISSING_FRAMES_MAX, NAK_RANGES_MAX, SEQUENCE_MAX
+from hubbub.limits import MISSING_FRAMES_MAX, NAK_BITMAP_BITS_MAX, NAK_RANGES_MAX, SEQUENCE_MAX
 from hubbub.wire import control
 from hubbub.wire.control import Goodbye, Grant, Hello, Lost, Want
 
@@ -50,9 +50,9 @@ def test_nak_with_more_gaps_than_ranges_asks_for_the_first_ones() -> None:
     assert asked == missing[: len(asked)]
 
 
-def test_bitmap_longer_than_all_that_may_be_missing_is_refused() -> None:
-    size = MISSING_FRAMES_MAX // 8
-    assert len(named(nak_body(1, 5, size, b"\x55" * size))) == MISSING_FRAMES_MAX // 2
+def test_bitmap_that_would_take_long_to_read_is_refused() -> None:
+    size = NAK_BITMAP_BITS_MAX // 8
+    assert len(named(nak_body(1, 5, size, b"\x55" * size))) == NAK_BITMAP_BITS_MAX // 2
     assert control.decode_nak(nak_body(1, 5, size + 1, b"\x55" * (size + 1))) is None
 
 
