@@ -131,6 +131,18 @@ def test_two_groups_on_one_port_do_not_mix() -> None:
     close(*links)
 
 
+def test_the_group_is_not_heard_by_what_is_sent_to_the_port_alone(
+    pair: tuple[MulticastLink, MulticastLink],
+) -> None:
+    one, two = pair
+
+    assert one.send(burst(b"stray", to=("127.0.0.1", two.port)))
+    assert one.send(burst(b"meant"))
+
+    assert payloads(receive(two, 1)) == [b"meant"]
+    assert take(two) == []
+
+
 def test_two_processes_both_receive_every_frame() -> None:
     (sender,) = open_links(1)
     listener = (
@@ -223,14 +235,44 @@ def test_only_an_empty_answer_means_that_nothing_is_there(
     pair: tuple[MulticastLink, MulticastLink],
 ) -> None:
     one, two = pair
-    for _ in range(5):  # One at a time, until the link reads only once a call.
-        assert one.send(burst(b"single"))
-        assert len(two.receive()) == 1
+    let_it_read_singly(one, two)
 
     for number in range(40):
         assert one.send(burst(b"many", to=two.address if number % 2 else None))
 
     assert len(take(two)) == 40
+
+
+def let_it_read_singly(sender: MulticastLink, receiver: MulticastLink) -> None:
+    """Send frames to the group one at a time, until the receiver reads only once a call."""
+    for _ in range(2):
+        assert sender.send(burst(b"single"))
+        assert len(receiver.receive()) == 1
+
+
+def test_an_answer_is_taken_at_once_although_the_group_was_heard_before(
+    pair: tuple[MulticastLink, MulticastLink],
+) -> None:
+    one, two = pair
+    let_it_read_singly(one, two)
+
+    assert one.send(burst(b"answer", to=two.address))
+
+    assert two.receive() == [(b"answer", 0, one.address)]
+
+
+def test_an_answer_is_not_held_up_by_a_busy_group(
+    pair: tuple[MulticastLink, MulticastLink],
+) -> None:
+    one, two = pair
+    let_it_read_singly(one, two)
+    for _ in range(100):
+        assert one.send(burst(b"busy"))
+    assert one.send(burst(b"answer", to=two.address))
+
+    taken = [data for _ in range(inlet.SINGLE_READS + 1) for data, _, _ in two.receive()]
+
+    assert b"answer" in taken
 
 
 def test_one_call_takes_a_bounded_number_of_reads(

@@ -208,6 +208,16 @@ def test_the_group_is_served_on_every_interface_and_a_peer_on_its_own() -> None:
     assert two.unicast.frames == [*numbered(3), b"answer"]
 
 
+def test_frame_by_frame_the_order_is_the_same_on_every_interface() -> None:
+    one, two = FakePair(has_gso=False), FakePair()
+    two.unicast.segment_error = errno.EMSGSIZE
+    outlet = outlet_of(one, two)
+
+    assert outlet.send(burst_of(numbered(5)))
+
+    assert one.unicast.frames == two.unicast.frames == numbered(5)
+
+
 def test_an_interface_without_room_does_not_make_the_others_send_twice() -> None:
     one, two = FakePair(), FakePair()
     outlet = outlet_of(one, two)
