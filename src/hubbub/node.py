@@ -296,6 +296,8 @@ class Node:
             return
         self._is_closed = True
         linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
+        for publisher in list(self._publishers):
+            publisher.close()
         for connection in self.channels:
             connection.close_at(monotonic() + linger_s)
         for subscription in list(self._subscriptions):

@@ -57,7 +57,6 @@ class Publisher:
         self._sender = core.outgoing.sender_of(topic)
         self._framer = self._sender.framer
         self._pending = self._framer.pending
-        self._is_closed = False
 
     def publish(self, payload: Any, *, flush: bool = False) -> int:
         """Publish a message; return how many receivers it is for (0: nobody, nothing was sent).
@@ -71,23 +70,35 @@ class Publisher:
             payload = self._snapshot(payload)
         framer = self._framer
         pending = self._pending
-        is_large = len(payload) > framer.message_bytes_max
-        if is_large or len(pending) >= framer.backlog_count:
-            self._make_room(payload)
         topic = self._topic
-        count = topic.receivers + (1 if topic.sinks else 0)
-        if (not count and not self._sender.is_held) or self._is_closed:
+        if len(payload) > framer.message_bytes_max or len(pending) >= framer.backlog_count:
+            return self._publish_slowly(payload)
+        receivers = topic.receivers
+        if not receivers and not topic.sinks and not self._sender.is_held:
             return self._publish_to_nobody()
-        if is_large:
-            with self._driver.lock:
-                framer.add_large(topic, payload, time_ns())
-        else:
-            pending.append((topic, payload, time_ns()))
+        pending.append((topic, payload, time_ns()))
         if not framer.is_busy or len(pending) >= framer.batch_count:
             self._driver.flush(monotonic_ns())
         elif flush:
             self.flush()
-        return count
+        return receivers + 1 if topic.sinks else receivers
+
+    def _publish_slowly(self, payload: bytes) -> int:
+        """Publish a large message, or any when many are pending."""
+        self._make_room(payload)
+        topic = self._topic
+        receivers = topic.receivers
+        if not receivers and not topic.sinks and not self._sender.is_held:
+            return self._publish_to_nobody()
+        with self._driver.lock:
+            self._framer.add_large(topic, payload, time_ns())
+        self._driver.flush(monotonic_ns())
+        return receivers + 1 if topic.sinks else receivers
+
+    def _refuse(self, payload: Any, *, flush: bool = False) -> int:
+        """Stand in for `publish` once closed, so that publishing need not look."""
+        reason = self._driver.closed_reason or "the publisher is closed"
+        raise ClosedError(f"cannot publish on {self.subject}: {reason}")
 
     async def publish_async(self, payload: Any) -> int:
         """Publish without blocking the event loop: wait for room as a coroutine."""
@@ -118,7 +129,7 @@ class Publisher:
 
     def close(self) -> None:
         """Publish no more; other publishers of the subject go on."""
-        self._is_closed = True
+        self.publish = self._refuse  # type: ignore[method-assign]
         self._node._forget_publisher(self)
 
     def __enter__(self) -> Self:
@@ -171,16 +182,14 @@ class Publisher:
         """Best effort does not wait: what waited longest goes, and is counted."""
         driver = self._driver
         with driver.lock:
-            while len(self._pending) > self._framer.backlog_count // 2:
-                topic, _, _ = self._pending.popleft()
+            surplus = len(self._pending) - self._framer.backlog_count // 2
+            for topic, _, _ in self._pending[:surplus]:
                 topic.next_sequence += 1
-                driver.core.endpoint.counters["best_effort_dropped"] += 1
+            del self._pending[:surplus]
+            driver.core.endpoint.counters["best_effort_dropped"] += surplus
 
     def _publish_to_nobody(self) -> int:
         """Count the message, so that the sequence tells that it was published."""
-        if self._is_closed or self._driver.closed_reason is not None:
-            reason = self._driver.closed_reason or "publisher closed"
-            raise ClosedError(f"cannot publish on {self.subject}: {reason}")
         with self._driver.lock:
             self._driver.core.outgoing.skip_message(self._topic)
         return 0
