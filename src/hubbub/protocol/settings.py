@@ -5,6 +5,7 @@ Distributor each of them was.
 """
 
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any
 
 from hubbub import limits
@@ -120,6 +121,8 @@ class Settings:
         value = getattr(self, name)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ConfigurationError(f"{name}={value!r} is not a number")
+        if not isfinite(value):
+            raise ConfigurationError(f"{name}={value} must be finite")
         if value < bound or (is_exclusive and value == bound):
             raise ConfigurationError(
                 f"{name}={value} must be {'more than' if is_exclusive else 'at least'} {bound}"

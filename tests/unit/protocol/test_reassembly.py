@@ -1,0 +1,102 @@
+"""Large messages from pieces: complete only when every piece came once, within a budget."""
+
+from random import Random
+
+from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
+from hubbub.protocol.reassembly import Budget, Reassembly
+from hubbub.wire.batch import Segment
+
+STRIDE = 300
+MESSAGE = Random(1).randbytes(1000)
+
+
+def piece(number: int, *, sequence: int = 1, message: bytes = MESSAGE) -> Segment:
+    offset = number * STRIDE
+    data = message[offset : offset + STRIDE]
+    return Segment(16, sequence, 0, len(message), offset, STRIDE, data)
+
+
+def make(max_bytes: int = 1 << 20) -> Reassembly:
+    return Reassembly(Budget(max_bytes))
+
+
+def test_message_is_whole_after_its_last_piece_in_any_order() -> None:
+    reassembly = make()
+    assert [reassembly.add(frame, piece(number)) for frame, number in enumerate([3, 0, 2])] == (
+        [None] * 3
+    )
+    assert reassembly.add(9, piece(1)) == MESSAGE
+    assert not reassembly.partials and reassembly.budget.claimed_bytes == 0
+
+
+def test_duplicate_pieces_never_complete_a_message() -> None:
+    reassembly = make()
+    for frame in range(20):
+        assert reassembly.add(frame, piece(frame % 3)) is None
+    assert reassembly.add(99, piece(3)) == MESSAGE
+
+
+def test_piece_that_contradicts_the_others_is_refused() -> None:
+    reassembly = make()
+    reassembly.add(1, piece(0))
+    for lie in (
+        piece(1)._replace(total=1200),
+        Segment(16, 1, 0, 1000, 0, 500, b"x" * 500),
+    ):
+        assert reassembly.add(2, lie) is None
+    for number in (1, 2):
+        assert reassembly.add(3, piece(number)) is None
+    assert reassembly.add(4, piece(3)) == MESSAGE
+
+
+def test_messages_of_one_topic_do_not_mix() -> None:
+    other = bytes(1000)
+    reassembly = make()
+    for number in range(3):
+        reassembly.add(1, piece(number))
+        reassembly.add(2, piece(number, sequence=2, message=other))
+    assert reassembly.add(3, piece(3, sequence=2, message=other)) == other
+    assert reassembly.add(4, piece(3)) == MESSAGE
+
+
+def test_message_beyond_the_budget_is_refused_and_claims_nothing() -> None:
+    reassembly = make(max_bytes=1500)
+    reassembly.add(1, piece(0))
+    assert reassembly.add(2, piece(0, sequence=2)) is None
+    assert (reassembly.refused, reassembly.budget.claimed_bytes) == (1, 1000)
+    reassembly.clear()
+    assert reassembly.budget.claimed_bytes == 0
+    assert reassembly.has_room(piece(0, sequence=2))
+
+
+def test_room_is_asked_for_before_a_piece_is_taken() -> None:
+    reassembly = make(max_bytes=1500)
+    reassembly.add(1, piece(0))
+    assert reassembly.has_room(piece(1))
+    assert not reassembly.has_room(piece(0, sequence=2))
+    # What never fits must not wait for room that will never come.
+    assert reassembly.has_room(Segment(16, 3, 0, 5000, 0, STRIDE, bytes(STRIDE)))
+
+
+def test_number_of_incomplete_messages_is_bounded() -> None:
+    reassembly = make(max_bytes=1 << 40)
+    for sequence in range(REASSEMBLIES_PER_PEER_MAX + 5):
+        reassembly.add(1, piece(0, sequence=sequence))
+    assert len(reassembly.partials) == REASSEMBLIES_PER_PEER_MAX
+
+
+def test_message_whose_last_piece_is_settled_will_stay_incomplete() -> None:
+    reassembly = make()
+    reassembly.add(5, piece(0))
+    reassembly.add(8, piece(3))
+    assert reassembly.drop_settled(8) == []
+    assert reassembly.drop_settled(9) == [(16, 1)]
+    assert reassembly.budget.claimed_bytes == 0
+
+
+def test_large_best_effort_messages_that_lost_a_piece_do_not_fill_the_reassembly() -> None:
+    reassembly = make()
+    for sequence in range(1, 10):
+        reassembly.drop_older(16, sequence)
+        reassembly.add(sequence, piece(0, sequence=sequence))
+    assert list(reassembly.partials) == [(16, 9)]
