@@ -92,7 +92,8 @@ def subscribe(endpoint: Endpoint, task: Task, signals: Signals) -> dict[str, Any
     def on_control(mark: bytes) -> bool:
         nonlocal count, reading
         signals.heard.set()
-        if mark == END_MARKS[len(phases)]:
+        awaited = END_MARKS[len(phases) :]
+        if awaited and mark == awaited[0]:
             phases.append({"received": count, "end_ns": time.monotonic_ns()})
             count, reading = 0, True
             signals.ended[len(phases) - 1].set()

@@ -8,7 +8,7 @@ import iceoryx2 as iox2  # type: ignore[import-untyped]
 from benchmarks.endpoint import Endpoint, OnPayload
 
 QUEUED_SAMPLES = 64
-# iceoryx2's own examples look again after a while, should a notification get lost.
+# Look again after a while in any case: one run in about 150 had stood still while waiting for ever.
 CYCLE_MS = 100
 
 

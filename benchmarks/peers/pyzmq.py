@@ -8,8 +8,8 @@ import zmq
 
 from benchmarks.endpoint import Endpoint, OnPayload, queued_messages
 
-# From here on pyzmq's `copy=False` pays; below it the bookkeeping costs more than the copy.
-ZERO_COPY_FROM_BYTES = 64 << 10
+# Below this pyzmq copies what it sends even when told not to.
+ZERO_COPY_FROM_BYTES = zmq.COPY_THRESHOLD
 FIRST_PORT = 20_000
 PORTS = 10_000
 
