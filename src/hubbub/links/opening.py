@@ -8,6 +8,9 @@ from hubbub.errors import ConfigurationError
 from hubbub.limits import FRAME_BYTES_MAX, FRAME_BYTES_MIN
 from hubbub.links.interfaces import Interface
 
+# On loopback 64 KiB cost each side 12 to 14 us of the processor in frames of any size from 8 KB on
+# (16 us in frames of 1,472 bytes), if bursts are segmented. What is left is the protocol's work on
+# each frame, so the fewest frames win. Fifteen pages leave room for headers that are yet to come.
 LOOPBACK_FRAME_BYTES: Final = 61_440
 
 _IPV4_AND_UDP_HEADERS: Final = 28

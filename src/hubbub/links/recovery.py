@@ -1,8 +1,9 @@
 """The interfaces of a link over time: going down, coming back, perhaps with another address.
 
 A membership survives an interface that goes down and up again, but the switches may have forgotten
-us, so we join again. Sockets are opened anew only if the address or the index is another one; the
-port stays the same if possible, because peers answer to it. What cannot be mended now is tried
+us, so we join again (they hear it unless another process of this host is in the group, too; then
+their next query finds us). Sockets are opened anew only if the address or the index is another one;
+the port stays the same if possible, because peers answer to it. What cannot be mended now is tried
 again at the next look: an IPv6 address, for instance, is not usable for a second after it appeared.
 """
 
