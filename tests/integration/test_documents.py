@@ -1,0 +1,35 @@
+"""Every Python snippet of the documents runs as it is."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, snippet in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S), 1)
+]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_snippet_runs(snippet: str) -> None:
+    environment = {
+        **os.environ,
+        "HUBBUB_INTERFACE": "127.0.0.1",
+        "HUBBUB_DOMAIN": f"documents-{os.getpid()}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
