@@ -1,5 +1,7 @@
 """The publishing half of a channel: topics, streams, and what receivers answer."""
 
+from itertools import islice
+
 from hubbub.errors import ConfigurationError
 from hubbub.events import SlowConsumer
 from hubbub.limits import BUSY_WINDOW, MS, SECOND, TOPIC_FIRST, TOPICS_MAX, US
@@ -25,7 +27,9 @@ from hubbub.wire.header import (
     TAG_BYTES,
 )  # fmt: skip
 
-_LOST_FRAMES_PER_FRAME = 24
+_SKIP_RANGES_MAX = 24
+_LOST_OVERHEAD_BYTES = 40
+_LOST_ANSWERS_MAX = 8
 _US_WRAP = 1 << 32
 
 
@@ -150,14 +154,15 @@ class Outgoing:
         self.endpoint.counters["naks_received"] += 1
         skipped, gone = sender.request(now, peer.key, ranges, sender.repair_budget())
         if skipped:
-            spans = list(control.to_ranges(skipped))[:_LOST_FRAMES_PER_FRAME]
+            spans = list(control.to_ranges(skipped))[:_SKIP_RANGES_MAX]
             body = control.encode_skip(peer.key, spans)
             self.endpoint.send(peer.address, SKIP, RELIABLE, body)
         state = self.flow.receivers.get(peer.key)
         reason = "too_slow" if state is not None and state.is_slow else "not_available"
-        for at in range(0, len(gone), _LOST_FRAMES_PER_FRAME):
-            frames = gone[at : at + _LOST_FRAMES_PER_FRAME]
-            lost = Lost(peer.key, reason, list(control.to_ranges(frames)), sender.runs_of(frames))
+        room = sender.framer.body_bytes_max - _LOST_OVERHEAD_BYTES
+        # A request must not cost many times its size: what is left out will be asked for again.
+        for lost_ranges, runs in islice(sender.describe_lost(gone, room), _LOST_ANSWERS_MAX):
+            lost = Lost(peer.key, reason, lost_ranges, runs)
             self.endpoint.send(peer.address, LOST, RELIABLE, control.encode_lost(lost))
 
     def tails(self) -> list[Tail]:

@@ -20,8 +20,8 @@ from hubbub.protocol.burst import Burst
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
-from hubbub.wire.batch import Run
-from hubbub.wire.control import Range
+from hubbub.wire.batch import RUN_BYTES, Run
+from hubbub.wire.control import RANGE_BYTES, Range, to_ranges
 from hubbub.wire.header import (
     ASK,
     DATA,
@@ -34,6 +34,19 @@ from hubbub.wire.header import (
 )
 
 MakePrefix = Callable[[int, int, int], Prefix]
+
+
+def _join_run(runs: list[Run], last: dict[int, int], run: Run) -> None:
+    """Add a run, or lengthen the last one of its topic if it goes on there."""
+    number, first, count = run
+    place = last.get(number)
+    if place is not None:
+        _, begun, length = runs[place]
+        if begun <= first <= begun + length:
+            runs[place] = number, begun, max(length, first + count - begun)
+            return
+    last[number] = len(runs)
+    runs.append(run)
 
 
 class Sender:
@@ -211,10 +224,27 @@ class Sender:
         self.repair_bytes += size
         return size
 
-    def runs_of(self, frames: list[int]) -> list[Run]:
-        """Return which messages were in frames that are gone."""
+    def describe_lost(
+        self, frames: list[int], bytes_max: int
+    ) -> Iterator[tuple[list[Range], list[Run]]]:
+        """Say which messages were in frames that are gone, in parts of at most so many bytes."""
         assert self.cache is not None
-        return [run for frame in frames for run in self.cache.runs_of(frame)]
+        part: list[int] = []
+        spans = 0
+        runs: list[Run] = []
+        last: dict[int, int] = {}  # Topic -> place of its last run.
+        for frame in frames:
+            fresh = self.cache.runs_of(frame)
+            size = (spans + 1) * RANGE_BYTES + (len(runs) + len(fresh)) * RUN_BYTES
+            if part and size > bytes_max:
+                yield list(to_ranges(part)), runs
+                part, spans, runs, last = [], 0, [], {}
+            spans += not part or frame != part[-1] + 1
+            part.append(frame)
+            for run in fresh:
+                _join_run(runs, last, run)
+        if part:
+            yield list(to_ranges(part)), runs
 
     def acknowledged(self) -> None:
         """Forget what everybody has."""

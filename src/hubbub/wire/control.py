@@ -36,6 +36,7 @@ Key = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 _STATUS: Final = Struct("!20sIQQQIII")
 _NAK: Final = Struct("!20sBQH")
 _RANGE: Final = Struct("!QI")
+RANGE_BYTES: Final = _RANGE.size
 _HEARTBEAT: Final = Struct("!QIB")
 _TAIL: Final = Struct("!HQHB")
 _LOST: Final = Struct("!BH")

@@ -1,0 +1,243 @@
+"""The sending end of a stream: bursts, windows, repairs, and the tail."""
+
+from itertools import count
+
+import pytest
+
+from hubbub.limits import FRAME_COST_BYTES, MS, TAIL_HEARTBEAT, WINDOW_BYTES_MIN
+from hubbub.message import Source
+from hubbub.protocol.burst import Burst
+from hubbub.protocol.cache import Cache
+from hubbub.protocol.flow import Flow
+from hubbub.protocol.framing import Framer
+from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire import header
+from hubbub.wire.control import Status
+from hubbub.wire.header import ASK, HEADER_BYTES, RELIABLE, REPAIR
+
+KEY = b"r" * 20
+FRAME_BYTES = 1400
+BUDGET = 1 << 20
+
+
+class Stream:
+    """A reliable sender with one topic and one receiver."""
+
+    def __init__(self, *, burst_bytes_max: int = 0, window_bytes: int = 1 << 20) -> None:
+        framer = Framer(RELIABLE, FRAME_BYTES, 1 * MS, 1e9, 1 << 20)
+        self.flow = Flow(200 * MS)
+        self.cache = Cache(1 << 20, 10**12)
+        self.sender = Sender(
+            RELIABLE, framer, self.flow, self.cache,
+            lambda kind, flags, stream: header.prefix(kind, flags, stream, 0, bytes(20), 8),
+            count(1), burst_bytes_max,
+        )  # fmt: skip
+        self.topic = OutgoingTopic(16, "/a", Source("n", bytes(12), 1), is_reliable=True)
+        self.topic.receivers = 1
+        self.topic.is_declared = True
+        self.flow.add(KEY, 0, 1, 0, window_bytes)
+
+    def publish(self, *payloads: bytes) -> None:
+        self.sender.framer.pending.extend((self.topic, payload, 0) for payload in payloads)
+
+    def drain(self, now: int = 0) -> list[Burst]:
+        bursts = []
+        while (burst := self.sender.next_burst(now, 0)) is not None:
+            bursts.append(burst)
+        return bursts
+
+    def acknowledge(self, contiguous: int) -> None:
+        state = self.flow.receivers[KEY]
+        status = Status(KEY, 0, 0, contiguous, contiguous, state.window_bytes, 0, 0)
+        sender = self.sender
+        base = sender.position_of(contiguous)
+        self.flow.update(0, state, status, sender.next_sequence, sender.position, base)
+        sender.acknowledged()
+
+
+def frames(bursts: list[Burst]) -> list[header.Header]:
+    """Take bursts apart as the kernel would."""
+    found = []
+    for burst in bursts:
+        data = b"".join(burst.buffers)
+        step = burst.segment_bytes or len(data)
+        for start in range(0, len(data), step):
+            frame = data[start : start + step]
+            assert len(frame) <= FRAME_BYTES
+            decoded = header.decode(frame)
+            assert header.is_intact(frame, 0, len(frame), decoded.checksum)
+            found.append(decoded)
+    return found
+
+
+def test_frames_are_numbered_in_order_and_packets_never_repeat() -> None:
+    stream = Stream()
+    stream.publish(*[bytes(1000)] * 5)
+    sent = frames(stream.drain())
+    stream.sender.request(0, KEY, [(2, 2)], BUDGET)
+    sent += frames(stream.drain())
+    assert [each.sequence for each in sent] == [1, 2, 3, 4, 5, 2, 3]
+    assert len({each.packet for each in sent}) == 7
+
+
+@pytest.mark.parametrize("sizes", [[1000] * 30, [1, 1300, 2, 1200] * 10, [5000, 10, 3000, 1]])
+def test_all_frames_of_a_burst_but_the_last_have_one_size(sizes: list[int]) -> None:
+    stream = Stream(burst_bytes_max=65_000)
+    stream.publish(*map(bytes, sizes))
+    bursts = stream.drain()
+    assert len(bursts) < len(sizes)
+    assert all(sum(map(len, burst.buffers)) <= 65_000 for burst in bursts)
+    sequences = [each.sequence for each in frames(bursts)]
+    assert sequences == list(range(1, len(sequences) + 1))
+
+
+def test_full_window_stops_the_stream_and_its_last_frame_asks() -> None:
+    stream = Stream(window_bytes=WINDOW_BYTES_MIN)
+    stream.publish(*[bytes(1000)] * 100)
+    sent = frames(stream.drain())
+    assert stream.sender.is_blocked() and stream.sender.position <= WINDOW_BYTES_MIN
+    assert [bool(each.flags & ASK) for each in sent] == [False] * (len(sent) - 1) + [True]
+    assert stream.flow.blocked_since_ns == 0
+    stream.acknowledge(len(sent) + 1)
+    assert len(frames(stream.drain())) == len(sent)
+
+
+def test_one_frame_may_always_go_when_nothing_is_under_way() -> None:
+    stream = Stream(window_bytes=WINDOW_BYTES_MIN)
+    stream.flow.receivers[KEY].limit = stream.flow.limit = 10
+    stream.publish(b"x", b"y")
+    assert len(frames(stream.drain())) == 1
+
+
+def test_held_stream_sends_nothing() -> None:
+    stream = Stream()
+    stream.sender.is_held = True
+    stream.publish(b"x")
+    assert stream.drain() == []
+    stream.sender.is_held = False
+    assert len(stream.drain()) == 1
+
+
+def test_frames_for_one_who_is_away_are_kept_but_not_sent() -> None:
+    stream = Stream()
+    stream.flow.set_lost(KEY, 1, is_lost=True)
+    stream.publish(bytes(1000), bytes(1000))
+    assert stream.drain() == []
+    assert sorted(stream.cache.bodies) == [1, 2]
+
+
+def test_repairs_go_first_but_only_every_other_burst() -> None:
+    stream = Stream()
+    stream.publish(*[bytes(1200)] * 4)
+    stream.drain()
+    stream.publish(*[bytes(1200)] * 4)
+    stream.sender.request(0, KEY, [(1, 4)], BUDGET)
+    flags = [each.flags & REPAIR for each in frames(stream.drain())]
+    assert flags == [REPAIR, 0] * 4
+
+
+def test_repair_on_its_way_is_not_sent_again() -> None:
+    stream = Stream()
+    stream.publish(b"x")
+    stream.drain()
+    grtt = stream.flow.grtt_ns
+    for now, expected in [(0, 1), (grtt - 1, 0), (grtt, 1)]:
+        stream.sender.request(now, KEY, [(1, 1)], BUDGET)
+        assert len(stream.drain(now)) == expected
+
+
+def test_one_requester_gets_a_quarter_of_the_repair_budget() -> None:
+    stream = Stream()
+    stream.publish(*[bytes(1200)] * 100)
+    stream.drain()
+    budget = 40 * 1240
+    stream.sender.request(0, KEY, [(1, 100)], budget)
+    assert 10 <= len(stream.sender.repairs) <= 11
+    for _ in range(9):
+        stream.sender.request(0, KEY, [(1, 100)], budget)
+    assert stream.sender.repair_bytes <= budget + 1400
+
+
+def test_stranger_and_latecomer_are_told_to_skip() -> None:
+    stream = Stream()
+    stream.publish(*[bytes(1000)] * 5)
+    stream.drain()
+    stream.flow.add(b"late" * 5, 0, 4, 0, 1 << 20)
+    assert stream.sender.request(0, b"who?" * 5, [(1, 9)], BUDGET) == ([1, 2, 3, 4, 5], [])
+    assert stream.sender.request(0, b"late" * 5, [(2, 3)], BUDGET) == ([2, 3], [])
+    assert list(stream.sender.repairs) == [4]
+
+
+def test_frames_no_longer_kept_are_named_with_their_messages() -> None:
+    stream = Stream()
+    stream.publish(*[bytes(1200)] * 6)
+    stream.drain()
+    stream.cache.age_ns = -1
+    stream.cache.expire(0)
+    skipped, gone = stream.sender.request(0, KEY, [(1, 3), (5, 9)], BUDGET)
+    assert (skipped, gone) == ([], [1, 2, 3, 5, 6])
+    assert list(stream.sender.describe_lost(gone, 1000)) == [
+        ([(1, 3), (5, 2)], [(16, 1, 3), (16, 5, 2)])
+    ]
+
+
+def test_pieces_of_one_lost_message_are_one_run() -> None:
+    stream = Stream()
+    stream.publish(bytes(100_000))
+    stream.drain()
+    stream.cache.age_ns = -1
+    stream.cache.expire(0)
+    (part,) = stream.sender.describe_lost(list(range(1, 70)), 1000)
+    assert part == ([(1, 69)], [(16, 1, 1)])
+
+
+def test_description_of_lost_frames_never_outgrows_a_frame() -> None:
+    stream = Stream()
+    others = []
+    for number in range(40):
+        topic = OutgoingTopic(100 + number, f"/{number}", stream.topic.source, is_reliable=True)
+        topic.receivers, topic.is_declared = 1, True
+        others.append(topic)
+    for _ in range(50):
+        for topic in others:
+            topic.next_sequence += 1  # So that no two runs join.
+            stream.sender.framer.pending.append((topic, b"x", 0))
+    stream.drain()
+    lost = list(range(1, stream.sender.next_sequence, 2))
+    stream.cache.age_ns = -1
+    stream.cache.expire(0)
+    parts = list(stream.sender.describe_lost(lost, 1274))
+    assert len(parts) > 1
+    assert all(12 * len(spans) + 16 * len(runs) <= 1274 for spans, runs in parts)
+    named = [first + i for spans, _ in parts for first, length in spans for i in range(length)]
+    assert named == lost
+
+
+def test_tail_is_told_soon_then_doubling_until_all_is_acknowledged() -> None:
+    stream = Stream()
+    stream.publish(b"x")
+    stream.drain()
+    told = [now for now in range(0, 200 * MS, MS) if stream.sender.is_tail_due(now)]
+    assert told == [TAIL_HEARTBEAT * factor for factor in (1, 3, 7, 15)]
+    stream.acknowledge(2)
+    assert stream.sender.tail_ns is None
+
+
+def test_position_of_a_frame_that_is_gone_is_where_the_oldest_kept_begins() -> None:
+    stream = Stream()
+    stream.publish(*[bytes(1000)] * 4)
+    stream.drain()
+    size = stream.sender.position // 4
+    assert size > 1000 + FRAME_COST_BYTES
+    stream.cache._evict(1)
+    assert stream.sender.position_of(1) == size
+    assert stream.sender.position_of(3) == 2 * size
+    assert stream.sender.position_of(5) == stream.sender.position
+
+
+def test_header_room_is_left_for_a_tag() -> None:
+    stream = Stream()
+    stream.publish(bytes(10_000))
+    assert max(len(b"".join(burst.buffers)) for burst in stream.drain()) == FRAME_BYTES - 16
+    assert stream.sender.framer.body_bytes_max == FRAME_BYTES - HEADER_BYTES - 16
