@@ -15,7 +15,7 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.stage import Stage
 from hubbub.wire import batch
-from hubbub.wire.control import Topic, decode_declarations
+from hubbub.wire.control import Topic, decode_declarations, encode_declarations
 from hubbub.wire.header import DECLARES, RELIABLE
 
 SOURCE = Source("a", bytes(12), 1)
@@ -120,3 +120,22 @@ def test_silent_peer_is_reported_when_its_timeout_is_over_not_at_the_next_sweep(
     publisher.crash()
     stage.world.run(heard_ns + 2001 * MS)
     assert stage.ledger.present[subscriber] == set()
+
+
+def test_messages_of_a_topic_whose_declaring_frame_is_repaired_later_are_not_lost() -> None:
+    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), lambda _: True)
+    assert accept(receiver, 2, [(16, 2, 1)]) == []
+    out: list[Delivery] = []
+    declarations = encode_declarations([Topic(16, RELIABLE, "/a", 1)])
+    body = batch.encode([(16, 1, 1)], [b"x"], [0], declarations)
+    receiver.accept_data(0, 1, DECLARES, body, 0, len(body), 0, out)
+    assert [delivery.first for delivery in out] == [1, 2]
+    assert receiver.holes == [] and receiver.held_bytes == 0
+
+
+def test_what_nobody_can_name_any_more_is_not_kept() -> None:
+    receiver = make_receiver()
+    accept(receiver, 2, [(99, 1, 1)])
+    assert receiver.held_bytes > 0
+    accept(receiver, 1, [(16, 1, 1)])
+    assert receiver.held == {} and receiver.held_bytes == 0

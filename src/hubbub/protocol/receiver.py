@@ -3,7 +3,8 @@
 Invariants: `next` is the first frame never seen or heard of; every frame before it came, is in
 `requester.missing`, or is settled (abandoned, skipped). A frame is marked as seen before anybody
 asks whether it is for us, and only if it could be decoded. Runs of topics whose number nobody has
-named yet are held while a grant is under way, because the grant may say that they were owed.
+named yet are held while a grant is under way, because the grant may say that they were owed, and
+while an earlier frame is missing, because that may have named them.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,10 @@ from hubbub.wire.control import Lost, Range, Topic, decode_declarations
 from hubbub.wire.header import BEST_EFFORT, DECLARES
 
 Held = tuple[int, int, list[bytes], list[int]]
+
+
+def _held_bytes(runs: list[Held]) -> int:
+    return sum(sum(map(len, run[2])) + FRAME_COST_BYTES for run in runs)
 
 
 class Receiver:
@@ -54,6 +59,7 @@ class Receiver:
         self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
         self.held: dict[int, list[Held]] = {}
         self.held_bytes = 0
+        self.held_base = from_frame  # The first missing frame when we last looked at what is held.
         self.positions: dict[str, int] = {}  # How far we were before the peer was forgotten.
         self.holes: list[Hole] = []
         self.blind_holes: list[
@@ -84,13 +90,15 @@ class Receiver:
         received_ns: int, out: list[Delivery],
     ) -> bool:  # fmt: skip
         """Take a DATA frame (body in `buffer[start:end]`); False if it was not new or not sound."""
-        if not self._is_new(sequence) or self._is_full():
+        if not self._is_new(sequence) or self._is_full(sequence):
             return False
         body = batch.decode(buffer, start, end)
         if body is None or (flags & DECLARES and not self._declare(body.declarations)):
             return self._refuse_malformed()
         self._mark(now, sequence, end - start)
         runs, payloads, published_ns, _ = body
+        if self.held and (flags & DECLARES or self.held_base != self.base):
+            self._release_named(received_ns, out)
         if len(runs) == 1:
             number, first, _ = runs[0]
             self._accept_run(sequence, number, first, payloads, published_ns, received_ns, out)
@@ -113,7 +121,7 @@ class Receiver:
         received_ns: int, out: list[Delivery],
     ) -> bool:  # fmt: skip
         """Take a SEGMENT frame; False if it was not new or not sound."""
-        if not self._is_new(sequence) or self._is_full():
+        if not self._is_new(sequence) or self._is_full(sequence):
             return False
         segment = batch.decode_segment(buffer, start, end)
         if segment is None:
@@ -122,7 +130,7 @@ class Receiver:
         if (
             self._is_past(topic, segment.sequence)
             if topic is not None
-            else not self.is_awaiting_grant
+            else not self._may_be_named(sequence)
         ):
             self._mark(now, sequence, end - start)
             return True
@@ -155,9 +163,14 @@ class Receiver:
         self.refusal = "duplicate"
         return False
 
-    def _is_full(self) -> bool:
-        # A frame refused here counts as lost, so it is repaired once the grant has come.
-        return self.held_bytes > HELD_BYTES_MAX and not self._defer()
+    def _is_full(self, sequence: int) -> bool:
+        # A frame refused here counts as lost, so it is repaired once the grant has come. The frame
+        # that others wait for is never refused.
+        if self.held_bytes <= HELD_BYTES_MAX:
+            return False
+        if sequence == self.base and not self.is_awaiting_grant:
+            return False
+        return not self._defer()
 
     def _defer(self) -> bool:
         self.deferred += 1
@@ -201,7 +214,7 @@ class Receiver:
     ) -> None:  # fmt: skip
         topic = self.topics.get(number)
         if topic is None or topic.expected is None:
-            if self.is_awaiting_grant and (topic is None or topic.is_wanted):
+            if self._may_be_named(frame) and (topic is None or topic.is_wanted):
                 self._hold(frame, number, first, payloads, published_ns)
             return
         if not topic.is_wanted:
@@ -214,11 +227,16 @@ class Receiver:
             # Every earlier frame is settled, and still something is missing before this run.
             topic.settle(self.base, "not_available", received_ns, out)
 
+    def _may_be_named(self, frame: int) -> bool:
+        """Tell whether the name of an unknown topic in this frame may still come."""
+        return self.is_awaiting_grant or self.base < frame
+
     def _hold(
         self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int]
     ) -> None:
-        self.held_bytes += sum(map(len, payloads)) + FRAME_COST_BYTES
-        self.held.setdefault(number, []).append((frame, first, payloads, published_ns))
+        run = frame, first, payloads, published_ns
+        self.held_bytes += _held_bytes([run])
+        self.held.setdefault(number, []).append(run)
 
     def _declare(self, declarations: bytes) -> bool:
         topics = decode_declarations(declarations)
@@ -260,6 +278,23 @@ class Receiver:
             if topic is not None and topic.is_wanted and topic.expected is not None:
                 for frame, first, payloads, published_ns in runs:
                     topic.accept(frame, first, payloads, published_ns, received_ns, out)
+
+    def _release_named(self, received_ns: int, out: list[Delivery]) -> None:
+        """Hand out what was held for topics named by now; forget what nobody can name any more."""
+        base = self.held_base = self.base
+        for number in list(self.held):
+            topic, runs = self.topics.get(number), self.held[number]
+            left: list[Held] = []
+            if topic is not None and topic.is_wanted and topic.expected is not None:
+                for frame, first, payloads, published_ns in runs:
+                    topic.accept(frame, first, payloads, published_ns, received_ns, out)
+            else:
+                left = [run for run in runs if self.is_awaiting_grant or run[0] > base]
+            if len(left) < len(runs):
+                self.held[number] = left
+                self.held_bytes -= _held_bytes(runs) - _held_bytes(left)
+            if not left:
+                del self.held[number]
 
     def reconsider_interest(self) -> None:
         """Look again which topics are wanted here."""
@@ -313,6 +348,8 @@ class Receiver:
         missing = self.requester.missing
         for sequence in self.requester.within(ranges):
             self.requester.found(sequence)
+        if self.held:
+            self._release_named(received_ns, out)
         base = self.base
         for number, sequence in self.reassembly.drop_settled(base):
             topic = self.topics.get(number)
