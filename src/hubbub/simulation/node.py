@@ -82,6 +82,7 @@ class SimulatedNode:
         self.topics: list[OutgoingTopic] = []
         self.is_alive = True
         self.buffer_drops = 0
+        self.sent_bytes = 0
         self._buffer: deque[tuple[bytes, Address]] = deque()
         self._buffered_bytes = 0
         self._late_until_ns = 0  # Stalled, stopped or still reading: no poll before this.
@@ -285,6 +286,7 @@ class SimulatedNode:
         )
         self.world.note(self.index, destination, segment_bytes, crc32(data))
         self.world.counts["frames"] += len(frames)
+        self.sent_bytes += len(data)
         self._sent_until_ns = self.network.send(
             self, destination, frames, max(self._sent_until_ns, self.world.now)
         )
