@@ -28,7 +28,10 @@ LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 
 FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
-API = {"", "node", "publisher", "subscription", "channel"}  # "" is the package itself.
+API = {
+    *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
+    *("schema", "statistics"),
+}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
 
