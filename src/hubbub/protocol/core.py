@@ -527,6 +527,10 @@ class Core:
     def _advance_closing(self, now: int) -> None:
         """Say goodbye once all was sent; be closed once all was received or patience ends."""
         has_work = self.outgoing.has_work(now) or self.outgoing.reliable.is_held
+        # One that does not know yet what it is owed would take our leave for the end of it.
+        has_work = has_work or any(
+            peer.is_present and peer.debt.due_ns is not None for peer in self.peers.values()
+        )
         is_over = now >= self._linger_until_ns
         if not is_over and has_work:
             return
