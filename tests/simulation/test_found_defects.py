@@ -12,11 +12,12 @@ from hubbub.protocol.reassembly import Budget
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.simulation.network import KIND_OFFSET
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.stage import Stage
 from hubbub.wire import batch
 from hubbub.wire.control import Topic, decode_declarations, encode_declarations
-from hubbub.wire.header import DECLARES, RELIABLE
+from hubbub.wire.header import DECLARES, GRANT, RELIABLE
 
 SOURCE = Source("a", bytes(12), 1)
 
@@ -139,3 +140,33 @@ def test_what_nobody_can_name_any_more_is_not_kept() -> None:
     assert receiver.held_bytes > 0
     accept(receiver, 1, [(16, 1, 1)])
     assert receiver.held == {} and receiver.held_bytes == 0
+
+
+def test_renewed_interest_whose_end_was_never_heard_goes_on_behind_what_has_passed() -> None:
+    wanted = {"/a"}
+    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), wanted.__contains__)
+    granted = Topic(16, RELIABLE, "/a", 1)
+    receiver.declare(granted)
+    assert len(accept(receiver, 1, [(16, 1, 3)])) == 1
+    wanted.clear()
+    receiver.reconsider_interest()
+    assert accept(receiver, 2, [(16, 4, 2)]) == []
+    wanted.add("/a")
+    receiver.reconsider_interest()
+    receiver.declare(granted)
+    assert [delivery.first for delivery in accept(receiver, 3, [(16, 6, 1)])] == [6]
+    assert receiver.holes == []
+
+
+def test_goodbye_waits_until_receivers_know_what_they_are_owed() -> None:
+    stage = Stage(1)
+    _, (subscriber,) = stage.group(0, 1)
+    stage.world.run_for(100 * MS)
+    publisher = stage.node(subscriber.host)
+    stage.network.drop = lambda source, target, frame: frame[KIND_OFFSET] == GRANT
+    publisher.publish(publisher.publish_on("/t/0"), b"x")
+    publisher.close(1 * SECOND)
+    stage.world.run_for(100 * MS)
+    stage.network.drop = None
+    stage.world.run_for(1 * SECOND)
+    assert stage.world.counts["delivered"] == 1

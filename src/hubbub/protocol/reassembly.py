@@ -112,6 +112,13 @@ class Reassembly:
         for place in [p for p in self.partials if p[0] == topic and p[1] < sequence]:
             self.drop(place)
 
+    def drop_topic(self, number: int) -> list[int]:
+        """Forget the incomplete messages of a topic; return which they were."""
+        places = [place for place in self.partials if place[0] == number]
+        for place in places:
+            self.drop(place)
+        return [sequence for _, sequence in places]
+
     def drop_settled(self, base: int) -> list[tuple[int, int]]:
         """Forget the messages whose last segment is settled: they will stay incomplete."""
         dead = [

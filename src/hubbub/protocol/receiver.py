@@ -133,6 +133,8 @@ class Receiver:
             else not self._may_be_named(sequence)
         ):
             self._mark(now, sequence, end - start)
+            if topic is not None and not topic.is_wanted:
+                topic.pass_by(segment.sequence + 1)
             return True
         if not self.is_reliable:
             self.reassembly.drop_older(segment.topic, segment.sequence)
@@ -213,11 +215,12 @@ class Receiver:
         received_ns: int, out: list[Delivery],
     ) -> None:  # fmt: skip
         topic = self.topics.get(number)
-        if topic is None or topic.expected is None:
-            if self._may_be_named(frame) and (topic is None or topic.is_wanted):
-                self._hold(frame, number, first, payloads, published_ns)
+        if topic is not None and not topic.is_wanted:
+            topic.pass_by(first + len(payloads))
             return
-        if not topic.is_wanted:
+        if topic is None or topic.expected is None:
+            if self._may_be_named(frame):
+                self._hold(frame, number, first, payloads, published_ns)
             return
         topic.accept(frame, first, payloads, published_ns, received_ns, out)
 
@@ -302,6 +305,8 @@ class Receiver:
             is_wanted = self.is_wanted(topic.subject)
             if topic.is_wanted and not is_wanted:
                 topic.stop()
+                for sequence in self.reassembly.drop_topic(topic.number):
+                    topic.pass_by(sequence + 1)
             topic.is_wanted = is_wanted
         self.positions = {s: p for s, p in self.positions.items() if self.is_wanted(s)}
 

@@ -65,8 +65,8 @@ class IncomingTopic:
 
     __slots__ = (
         "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason", "holes",
-        "is_reliable", "is_wanted", "late", "lost", "number", "schema_hash", "schema_name", "sinks",
-        "source", "subject", "waiting",
+        "is_reliable", "is_wanted", "late", "lost", "number", "passed", "schema_hash",
+        "schema_name", "sinks", "source", "subject", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,7 @@ class IncomingTopic:
         self.schema_name = ""
         self.schema_hash = 0
         self.expected: int | None = None  # None: nobody has said yet where it starts for us.
+        self.passed = 0  # What came before this while nobody wanted it will not come again.
         self.waiting: dict[int, Waiting] = {}  # first sequence -> (frame, payloads, times)
         self.gone: dict[
             int, tuple[int, str]
@@ -103,16 +104,24 @@ class IncomingTopic:
     def start(self, first: int) -> None:
         """Begin at this sequence; one that had begun before and is behind has a hole."""
         if self.expected is None:
-            self.expected = first
+            self.expected = max(first, self.passed)
         elif first > self.expected:
             self._abandon_before(first, "expired")
 
     def stop(self) -> None:
         """Forget the order: nobody here wants this topic any more."""
         self.close_hole()
+        self.pass_by(self.expected or 0)
+        for first, (_, payloads, _) in self.waiting.items():
+            self.pass_by(first + len(payloads))
         self.expected = None
         self.waiting.clear()
         self.gone.clear()
+
+    def pass_by(self, end: int) -> None:
+        """Note that messages before `end` came and nobody wanted them."""
+        if end > self.passed:
+            self.passed = end
 
     def accept(
         self,

@@ -114,6 +114,8 @@ class Ledger:
         self.publications: dict[Place, Publication] = {}
         self.receptions: dict[tuple[SimulatedNode, Place], Reception] = {}
         self.ended: list[tuple[SimulatedNode, Place, Reception]] = []
+        # The first message published after a node began to want a subject.
+        self.begins: dict[tuple[SimulatedNode, Place], int] = {}
         self.present: dict[SimulatedNode, set[Source]] = {}
         self.events: list[tuple[int, SimulatedNode, Event]] = []
         self.are_gaps_allowed = False
@@ -130,8 +132,11 @@ class Ledger:
         self.nodes.remove(node)
 
     def subscribed(self, node: "SimulatedNode", pattern: str) -> None:
-        """Note that a node wants something."""
+        """Note that a node wants something that it did not want before."""
         self.world.note(node.index, "subscribe", pattern)
+        for place, publication in self.publications.items():
+            if not self.is_subscribed(node, place[2]):
+                self.begins[node, place] = publication.next
 
     def unsubscribed(self, node: "SimulatedNode") -> None:
         """End the receptions that no pattern of the node covers any more."""
@@ -235,11 +240,13 @@ class Ledger:
             who = f"{node.name} of {publication.topic.subject} by {publication.node.name}"
             if owed is None:
                 return f"{who} is owed nothing"
-            if not publication.topic.is_reliable or owed >= publication.next:
+            place = place_of(publication.node.source, publication.topic.subject)
+            first = max(owed, self.begins.get((node, place), 0))
+            if not publication.topic.is_reliable or first >= publication.next:
                 continue
             reception = self.reception(publication, node)
             if reception.start is None:
-                return f"{who} has nothing; {owed}..{publication.next - 1} is owed"
+                return f"{who} has nothing; {first}..{publication.next - 1} is owed"
             if reception.end < publication.next:
                 return f"{who} has up to {reception.end - 1} of {publication.next - 1}"
         return ""
@@ -256,9 +263,11 @@ class Ledger:
             if owed is None or reception.start is None or not publication.topic.is_reliable:
                 continue
             who = f"{node.name} of {publication.topic.subject} by {publication.node.name}"
+            place = place_of(publication.node.source, publication.topic.subject)
+            latest = max(owed, self.begins.get((node, place), 0))
             self.world.check(
-                reception.start <= owed,
-                f"{who} began with {reception.start}, but {owed} was granted",
+                reception.start <= latest,
+                f"{who} began with {reception.start}, but {latest} was granted",
             )
         self._check_holes()
 

@@ -108,8 +108,8 @@ class SimulatedNode:
 
     def subscribe(self, pattern: str) -> None:
         """Want what matches."""
-        self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
         self.ledger.subscribed(self, pattern)
+        self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
         self.core.subscribe(self.now, pattern)
         self._wake_at(self.world.now)
 
