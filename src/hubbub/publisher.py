@@ -77,7 +77,7 @@ class Publisher:
         if not receivers and not topic.sinks and not self._sender.is_held:
             return self._publish_to_nobody()
         pending.append((topic, payload, time_ns()))
-        if not framer.is_busy or len(pending) >= framer.batch_count:
+        if len(pending) >= framer.flush_count:
             self._driver.flush(monotonic_ns())
         elif flush:
             self.flush()

@@ -77,10 +77,13 @@ class Framer:
         self.loopback: list[Delivery] = []
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
+        self.flush_count = 1  # With so many pending, who publishes tries to send them.
         self.backlog_count = BACKLOG_MESSAGES_MAX
         self.hold_until_ns = 0
         self._window_start_ns = 0
         self._window_messages = 0
+        self._calm_ns = 0  # When `calm` last looked, and after how many messages.
+        self._calm_messages = 0
         self._is_large_next = False
         self.messages = 0
 
@@ -104,6 +107,11 @@ class Framer:
             not self.is_busy or count >= self.batch_count or now >= self.hold_until_ns
         )
 
+    def defer_flush(self) -> None:
+        """Let more messages come before the next try: the window is full, or somebody is at it."""
+        if len(self.pending) >= self.flush_count:
+            self.flush_count = len(self.pending) + self.batch_count // 4 + 1
+
     def deadline(self) -> int | None:
         """Return when a held-back frame must go."""
         return self.hold_until_ns if self.is_busy else None
@@ -126,15 +134,17 @@ class Framer:
         return None
 
     def calm(self, now: int) -> None:
-        """At the end of a hold-back time: stop holding back if little came of late."""
-        if self.is_busy and now >= self.hold_until_ns:
-            if (
-                now - self._window_start_ns > BUSY_WINDOW
-                or self._window_messages <= self.busy_messages
-            ):
-                self.is_busy = False
-            else:
-                self.hold_until_ns = now + self.holdback_ns
+        """At the end of a hold-back time: stop holding back if little came since the last one."""
+        if not self.is_busy or now < self.hold_until_ns:
+            return
+        elapsed_ns = now - self._calm_ns
+        came = self.messages - self._calm_messages + len(self.pending)
+        self._calm_ns, self._calm_messages = now, self.messages
+        if came * BUSY_WINDOW <= self.busy_messages * elapsed_ns:
+            self.is_busy = False
+            self.flush_count = 1
+        elif not self.pending:
+            self.hold_until_ns = now + self.holdback_ns
 
     def _take(self, now: int) -> Columns | None:
         """Take what fills one frame from the pending messages; a large one is set aside."""
@@ -158,6 +168,7 @@ class Framer:
             self.batch_count = min(2 * fitting, 16_384)
         del pending[:fitting]
         self._watch_rate(now, fitting, size_bytes)
+        self.flush_count = self.batch_count if self.is_busy else 1
         return columns
 
     def _defer(self, items: list[Item]) -> list[Item]:
@@ -201,19 +212,20 @@ class Framer:
 
     def _watch_rate(self, now: int, count: int, size_bytes: int) -> None:
         self.messages += count
+        mean_bytes = size_bytes // count
+        self.backlog_count = max(min(self.backlog_bytes // mean_bytes, BACKLOG_MESSAGES_MAX), 4)
+        if self.is_busy:
+            self.hold_until_ns = now + self.holdback_ns
+            return
         if now - self._window_start_ns > BUSY_WINDOW:
             self._window_start_ns = now
             self._window_messages = 0
         self._window_messages += count
         if self.holdback_ns and self._window_messages > self.busy_messages:
-            if not self.is_busy:
-                self.is_busy = True
-                mean = max(size_bytes // count, 1)
-                self.batch_count = max(self.body_bytes_max // mean, 1)
+            self.is_busy = True
+            self.batch_count = max(self.body_bytes_max // mean_bytes, 1)
             self.hold_until_ns = now + self.holdback_ns
-        if size_bytes:
-            mean = size_bytes // count
-            self.backlog_count = max(min(self.backlog_bytes // mean, BACKLOG_MESSAGES_MAX), 4)
+            self._calm_ns, self._calm_messages = now, self.messages
 
     def _set_aside(self, item: Item) -> None:
         topic, payload, published_ns = item

@@ -87,7 +87,7 @@ class Driver:
     def deadline(self) -> int | None:
         """Say when `advance` is to be called; a lock is not worth an exact answer."""
         if self._has_ready():
-            return time.monotonic_ns()
+            return 0
         times = (self.core.deadline(), self.link.deadline(), self._poll_ns)
         self._armed_ns = min((time_ns for time_ns in times if time_ns is not None), default=None)
         return self._armed_ns
@@ -117,7 +117,7 @@ class Driver:
         """Send what is ready, unless somebody else is at it."""
         while self._has_ready():
             if not self.lock.acquire(blocking=False):
-                return  # Who holds it looks again after letting go.
+                break  # Who holds it looks again after letting go.
             try:
                 self._pump(now, FLUSH_BURSTS_MAX)
             finally:
@@ -125,6 +125,8 @@ class Driver:
             if self._has_ready():
                 self.loop.wake()
                 break
+        for sender in self._senders:
+            sender.framer.defer_flush()
         self.dispatcher.run()
         self._rearm()
 
