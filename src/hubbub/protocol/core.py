@@ -270,7 +270,8 @@ class Core:
         is_news = header.kind not in (GOODBYE, NAK)
         peer = self.discovery.find(header.key, source, now) if is_news else None
         if peer is None:
-            self.endpoint.drops["stranger"] += 1
+            has_left = header.key in self.discovery.departed
+            self.endpoint.drops["departed" if has_left else "stranger"] += 1
         elif peer.want_ns is not None:
             self._due_ns = min(self._due_ns, peer.want_ns)
         return peer

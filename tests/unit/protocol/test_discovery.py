@@ -1,0 +1,176 @@
+"""Finding each other at once, telling changes, answering within limits, forgetting in time."""
+
+from random import Random
+
+from hubbub.events import PeerJoined, PeerLeft
+from hubbub.limits import DEPARTED_MAX, MS, OPENING, PATTERNS_MAX, PEERS_MAX, SECOND
+from hubbub.protocol.discovery import Discovery, Interest
+from hubbub.protocol.peers import Peer
+from hubbub.wire import control
+from hubbub.wire.control import Hello
+from hubbub.wire.header import HEADER_BYTES, HELLO, WANT
+from tests.harness import Lan, lose_first, lose_share
+
+BASE = Hello("me", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], False)
+
+
+def make(patterns: int = 0, body_bytes_max: int = 1314) -> tuple[Discovery, list[bytes]]:
+    interest = Interest()
+    for number in range(patterns):
+        interest.add(f"/some/pattern/{number}")
+    sent: list[bytes] = []
+    discovery = Discovery(
+        0, Random(1), interest, lambda: BASE, lambda _address, body: sent.append(body),
+        body_bytes_max,
+    )  # fmt: skip
+    return discovery, sent
+
+
+def hello(version: int = 2, part: int = 0, parts: int = 1, patterns: int = 1) -> Hello:
+    names = [f"/{part}/{number}" for number in range(patterns)]
+    return Hello("peer", "host", 7, "default", version, part, parts, names, 1 << 20, [], True)
+
+
+def make_peer(number: int = 1) -> Peer:
+    return Peer(number.to_bytes(20, "big"), ("h", number), 0)
+
+
+def test_two_nodes_that_start_together_know_each_other_within_50_ms() -> None:
+    lan = Lan(2)
+    assert lan.run_until(lambda: all(node.events_of(PeerJoined) for node in lan.nodes), 50 * MS)
+
+
+def test_newcomer_knows_everybody_before_its_opening_ends_despite_loss() -> None:
+    for seed in range(20):
+        lan = Lan(5, seed=seed)
+        lan.run(200 * MS)
+        lan.lose = lose_share(Random(seed), 0.2)
+        newcomer = lan.add()
+        newcomer.core.subscribe(lan.now, "/...")
+        lan.run(OPENING)
+        assert len(newcomer.events_of(PeerJoined)) == 5
+
+
+def test_peer_that_is_known_stays_silent_at_the_repeated_hello() -> None:
+    lan = Lan(2)
+    lan.run(1 * SECOND)
+    lan.sent.clear()
+    lan.add()
+    lan.run(100 * MS)
+    replies = [each for each in lan.sent_of(HELLO) if each.destination is not None]
+    assert len(replies) <= 4
+
+
+def test_change_of_interest_is_announced_at_once_and_repeated() -> None:
+    lan = Lan(2)
+    lan.run(1 * SECOND)
+    first, second = lan.nodes
+    lan.lose = lose_first(2, kind=HELLO)
+    first.core.subscribe(lan.now, "/a")
+    lan.run(25 * MS)
+    (peer,) = second.core.peers.values()
+    assert peer.interest.match("/a")
+
+
+def test_announcement_that_was_lost_is_asked_for_after_the_next_heartbeat() -> None:
+    lan = Lan(2, heartbeat_ms=100, peer_timeout_ms=1000)
+    lan.run(1 * SECOND)
+    first, second = lan.nodes
+    lan.lose = lose_first(3, kind=HELLO)
+    first.core.subscribe(lan.now, "/a")
+    lan.run(200 * MS)
+    (peer,) = second.core.peers.values()
+    assert peer.interest.match("/a")
+    assert lan.sent_of(WANT, second)
+
+
+def test_long_interest_comes_in_parts_that_fit_and_is_complete_in_any_order() -> None:
+    discovery, sent = make(patterns=300)
+    discovery.advance(0)
+    parts = [control.decode(Hello, body) for body in sent]
+    assert len(parts) > 3 and max(map(len, sent)) <= 1314
+    peer = make_peer()
+    Random(3).shuffle(parts)
+    results = [peer.collect(part) for part in parts if part is not None]
+    assert results[:-1] == [None] * (len(parts) - 1)
+    assert sorted(results[-1] or []) == sorted(discovery.interest.patterns)
+
+
+def test_parts_of_an_older_interest_are_dropped_for_a_newer() -> None:
+    peer = make_peer()
+    assert peer.collect(hello(2, 0, 2)) is None
+    assert peer.collect(hello(3, 1, 2)) is None
+    assert peer.collect(hello(2, 1, 2)) is None
+    assert peer.collect(hello(3, 0, 2)) == ["/0/0", "/1/0"]
+
+
+def test_parts_that_contradict_each_other_complete_nothing() -> None:
+    peer = make_peer()
+    assert peer.collect(hello(2, 5, 5)) is None
+    assert peer.collect(hello(2, 0, 3)) is None
+    assert peer.collect(hello(2, 1, 2)) is None
+    assert peer.collect(hello(2, 0, 2)) == ["/0/0", "/1/0"]
+
+
+def test_endless_interest_is_not_collected() -> None:
+    peer = make_peer()
+    for part in range(1000):
+        assert peer.collect(hello(2, part, 2000, patterns=100)) is None
+        assert sum(len(each.patterns) for each in peer.hello_parts.values()) <= PATTERNS_MAX
+
+
+def test_malformed_patterns_of_a_peer_match_nothing_and_hurt_no_others() -> None:
+    matcher = Discovery._matcher_of(["", "/.../x", "no", "/a/*"])
+    assert matcher.match("/a/b") and not matcher.match("/x")
+
+
+def test_answers_to_a_flood_are_limited() -> None:
+    discovery, sent = make()
+    for number in range(10_000):
+        discovery.reply(number, ("h", number))
+    assert len(sent) <= 65 and discovery.refused >= 9_900
+
+
+def test_tables_of_peers_are_bounded_and_the_departed_do_not_come_back() -> None:
+    discovery, _ = make()
+    for number in range(PEERS_MAX + 50):
+        discovery.find(number.to_bytes(20, "big"), ("h", 1), 0)
+    assert len(discovery.peers) == PEERS_MAX and discovery.refused == 50
+    for peer in list(discovery.peers.values()):
+        discovery.depart(peer)
+    assert len(discovery.departed) == DEPARTED_MAX
+    assert discovery.find((PEERS_MAX - 1).to_bytes(20, "big"), ("h", 1), 0) is None
+
+
+def test_stranger_that_never_introduces_itself_is_forgotten() -> None:
+    lan = Lan(2, heartbeat_ms=100, peer_timeout_ms=300)
+    first, second = lan.nodes
+    lan.lose = lambda datagram, _: datagram.kind == HELLO
+    lan.run(200 * MS)
+    assert not any(peer.is_known for peer in first.core.peers.values())
+    second.is_running = False
+    lan.run(1 * SECOND)
+    assert not first.core.peers and first.events_of(PeerLeft) == []
+
+
+def test_late_frame_of_one_who_left_does_not_bring_it_back() -> None:
+    lan = Lan(2)
+    lan.run(100 * MS)
+    first, second = lan.nodes
+    old = lan.sent_of(HELLO, second)[-1]
+    second.core.close(lan.now, 100 * MS)
+    lan.run(300 * MS)
+    assert not first.core.peers
+    before = first.drops["departed"]
+    first.core.receive(lan.now, old.data, 0, second.address)
+    assert not first.core.peers and first.drops["departed"] == before + 1
+
+
+def test_hello_shows_no_more_than_its_frame_holds() -> None:
+    lan = Lan(0)
+    for _ in range(12):
+        lan.add(name="n" * 60).core.subscribe(lan.now, "/" + "p" * 700)
+    lan.run(200 * MS)
+    hellos = lan.sent_of(HELLO)
+    assert max(len(each.data) for each in hellos) <= 1400
+    assert all(control.decode(Hello, each.data[HEADER_BYTES:]) is not None for each in hellos)
