@@ -153,8 +153,11 @@ def test_a_full_socket_is_told_when_it_takes_data_again(loop: Loop, probe: Probe
     probe.on_writable = lambda: loop.watch_writable(probe, fileno, False)
     loop.watch_writable(probe, fileno, True)
     assert not probe.happened.is_set()
-    while not probe.happened.is_set():
-        probe.outside.recv(1 << 20)
+    probe.outside.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            probe.outside.recv(1 << 20)
+    probe.wait()
 
 
 def test_calls_are_made_in_order_on_the_io_thread(loop: Loop, probe: Probe) -> None:
@@ -310,6 +313,28 @@ def test_an_attachment_may_detach_itself_on_the_io_thread(loop: Loop, probe: Pro
     assert done.wait(PATIENCE_S)
     loop.close_at_exit()
     assert probe.advanced == []
+
+
+def test_an_attachment_that_leaves_while_writing_is_not_asked_to_read(
+    loop: Loop, probe: Probe
+) -> None:
+    entered, may_go = threading.Event(), threading.Event()
+
+    def block_once() -> None:
+        entered.set()
+        assert may_go.wait(PATIENCE_S)
+
+    probe.on_readable = block_once
+    probe.on_writable = lambda: loop.detach(probe)
+    probe.outside.send(b"first")
+    assert entered.wait(PATIENCE_S)
+    probe.outside.send(b"second")  # From here on it is readable and writable at once.
+    probe.happened.clear()
+    loop.watch_writable(probe, probe.inside.fileno(), True)
+    may_go.set()
+    probe.wait()
+    loop.close_at_exit()
+    assert probe.received == [b"first"]
 
 
 def test_detaching_twice_does_nothing(loop: Loop, probe: Probe) -> None:

@@ -158,7 +158,15 @@ def test_closing_ends_every_wait(node: LiveNode) -> None:
     assert sorted(ends) == ["async", "iterate", "receive"]
 
 
-def test_control_c_interrupts_a_wait_and_loses_nothing(node: LiveNode) -> None:
+@pytest.fixture
+def control_c() -> Iterator[None]:
+    """Have Ctrl-C raise as in a terminal; a job in the background inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_control_c_interrupts_a_wait_and_loses_nothing(node: LiveNode, control_c: None) -> None:
     subscription = Subscription(node)
 
     def interrupt() -> None:

@@ -112,6 +112,25 @@ def sequences_until_closed(subscription: Subscription) -> tuple[list[int], str]:
     raise AssertionError("it is not closed")
 
 
+def test_what_comes_between_the_look_and_the_closing_is_still_read(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription = open_on(node)
+    take = subscription._take
+
+    def take_too_early() -> Message | None:
+        monkeypatch.setattr(subscription, "_take", take)
+        message = take()
+        subscription.deliver(run(1, 1), None)
+        subscription.close()
+        return message
+
+    monkeypatch.setattr(subscription, "_take", take_too_early)
+    message = subscription.receive()
+    assert message is not None
+    assert message.sequence == 1
+
+
 def test_leaving_a_with_block_closes(node: FakeNode) -> None:
     with open_on(node) as subscription:
         assert not subscription.is_closed

@@ -152,7 +152,7 @@ def test_a_lane_is_never_run_by_two_threads(time: FakeTime, jobs: list[Job]) -> 
 
 
 def test_work_left_over_is_done_in_another_turn_behind_the_others(time: FakeTime) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+    pool = Pool(time.call_at, idle_s=3600.0, clock_ns=time.clock_ns)
     order: list[str] = []
     may_begin = threading.Event()
 
