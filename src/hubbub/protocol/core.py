@@ -134,12 +134,8 @@ class Core:
         """Return when `advance` must be called."""
         if self.is_closed:
             return None
-        due = self._due_ns
-        for sender in self.outgoing.senders.values():
-            hold = sender.framer.deadline()
-            if hold is not None and hold < due:
-                due = hold
-        return due
+        hold = self.outgoing.hold_deadline()
+        return self._due_ns if hold is None else min(hold, self._due_ns)
 
     # What the application asks for.
 

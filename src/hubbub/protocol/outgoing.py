@@ -199,12 +199,22 @@ class Outgoing:
 
     def deadline(self, now: int, peers: list[Peer]) -> int | None:
         """Return when `advance` or a held-back frame has something to do."""
-        times = [sender.framer.deadline() for sender in self.senders.values()]
-        times += [self.reliable.tail_ns, self.flow.slow_deadline()]
+        times = [self.hold_deadline(), self.reliable.tail_ns, self.flow.slow_deadline()]
         times += [peer.debt.due_ns for peer in peers if peer.is_present]
         if self.bucket is not None and self.has_work(now):
             times.append(self.bucket.ready_ns(now))
         return min((time for time in times if time is not None), default=None)
+
+    def hold_deadline(self) -> int | None:
+        """Return when a held-back frame must, and may, go."""
+        due: int | None = None
+        for sender in self.senders.values():
+            hold = sender.hold_deadline()
+            if hold is not None and (due is None or hold < due):
+                due = hold
+        if due is not None and self.bucket is not None:
+            due = max(due, self.bucket.ready_ns(self.endpoint.now) or due)
+        return due
 
     def has_work(self, now: int) -> bool:
         """Tell whether frames wait to be sent, for whatever reason."""

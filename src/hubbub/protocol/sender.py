@@ -93,6 +93,13 @@ class Sender:
         # With nothing under way one frame may always go, however small the window is.
         return not flow.is_acknowledged(self.next_sequence)
 
+    def hold_deadline(self) -> int | None:
+        """Return when a held-back frame must go; None while it may not, lest a timer spin."""
+        hold = self.framer.deadline()
+        if hold is None or (self.framer.has_work and (self.is_held or self.is_blocked())):
+            return None
+        return hold
+
     def next_burst(self, now: int, received_ns: int) -> Burst | None:
         """Make what goes out in the next system call."""
         if self.repairs and not self._was_repair:

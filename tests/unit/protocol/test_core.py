@@ -306,3 +306,22 @@ def test_status_is_sent_seldom_and_at_the_end() -> None:
     lan.run(100 * MS)
     assert len(lan.sent_of(STATUS, node)) - before <= 12
     assert publisher.core.outgoing.cache.first is None, "everything is acknowledged"
+
+
+@pytest.mark.parametrize("obstacle", ["window", "rate limit"])
+def test_held_back_frame_that_may_not_go_sets_no_timer_that_spins(obstacle: str) -> None:
+    lan = Lan(1, rate_limit_bits=1_000_000 if obstacle == "rate limit" else 0)
+    publisher = lan.nodes[0]
+    lan.open(1)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    lan.lose = lambda datagram, _: obstacle == "window" and datagram.kind == STATUS
+    lan.publish(publisher, topic, *[bytes(1000)] * 2000)
+    wakes = 0
+    until = lan.now + 100 * MS
+    while (deadline := publisher.core.deadline() or until) < until:
+        lan.now = max(lan.now, deadline)
+        publisher.core.advance(lan.now)
+        lan.pump(publisher)
+        wakes += 1
+        assert wakes < 200
