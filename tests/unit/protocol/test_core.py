@@ -316,7 +316,7 @@ def test_held_back_frame_that_may_not_go_sets_no_timer_that_spins(obstacle: str)
     topic = publisher.core.publish_on(lan.now, "/a")
     lan.run(10 * MS)
     lan.lose = lambda datagram, _: obstacle == "window" and datagram.kind == STATUS
-    lan.publish(publisher, topic, *[bytes(1000)] * 2000)
+    lan.publish(publisher, topic, *[bytes(1000 if obstacle == "window" else 10)] * 2000)
     wakes = 0
     until = lan.now + 100 * MS
     while (deadline := publisher.core.deadline() or until) < until:
