@@ -160,7 +160,7 @@ class Lan:
         sender = outgoing.sender_of(topic)
         for payload in payloads:
             if topic.receivers or topic.sinks or sender.is_held:
-                sender.framer.add_large(topic, payload, self.now)
+                sender.framer.add(topic, payload, self.now)
             else:
                 outgoing.skip_message(topic)
         self.pump(node)

@@ -5,7 +5,6 @@ once, in the caller's thread; a busy one when a frame is full, or by the I/O thr
 back time is over. 0.3 us a message on a busy stream.
 """
 
-from collections.abc import Callable
 from time import monotonic_ns, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from hubbub.errors import ClosedError, PayloadError
-from hubbub.events import Event
+from hubbub.protocol.framing import CELLS
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.driver import Driver
 from hubbub.schema import schema_of
@@ -39,7 +38,6 @@ class Publisher:
         *,
         is_reliable: bool,
         kind: Any = None,
-        on_event: Callable[[Event], object] | None = None,
     ) -> None:
         schema = schema_of(kind)
         core = driver.core
@@ -48,15 +46,15 @@ class Publisher:
             schema_name=schema.name, schema_hash=schema.hash,
         )  # fmt: skip
         self.subject = subject
+        self.channel = driver.link.channel
         self.type = kind
-        self.on_event = on_event
         self.is_reliable = is_reliable
         self._node = node
         self._driver = driver
         self._topic = topic
         self._sender = core.outgoing.sender_of(topic)
         self._framer = self._sender.framer
-        self._pending = self._framer.pending
+        self._cells = self._framer.cells
 
     def publish(self, payload: Any, *, flush: bool = False) -> int:
         """Publish a message; return how many receivers it is for (0: nobody, nothing was sent).
@@ -69,29 +67,31 @@ class Publisher:
         if type(payload) is not bytes:
             payload = self._snapshot(payload)
         framer = self._framer
-        pending = self._pending
+        cells = self._cells
         topic = self._topic
-        if len(payload) > framer.message_bytes_max or len(pending) >= framer.backlog_count:
+        if len(payload) > framer.message_bytes_max or len(cells) >= framer.backlog_cells:
             return self._publish_slowly(payload)
         receivers = topic.receivers
         if not receivers and not topic.sinks and not self._sender.is_held:
             return self._publish_to_nobody()
-        pending.append((topic, payload, time_ns()))
-        if len(pending) >= framer.flush_count:
+        cells += (topic, payload, time_ns())
+        if len(cells) >= framer.flush_cells:
             self._driver.flush(monotonic_ns())
         elif flush:
             self.flush()
         return receivers + 1 if topic.sinks else receivers
 
     def _publish_slowly(self, payload: bytes) -> int:
-        """Publish a large message, or any when many are pending."""
+        """Publish a large message, or any when many are pending or the channel is closed."""
+        if self._driver.closed_reason is not None:
+            return self._refuse(payload)
         self._make_room(payload)
         topic = self._topic
         receivers = topic.receivers
         if not receivers and not topic.sinks and not self._sender.is_held:
             return self._publish_to_nobody()
         with self._driver.lock:
-            self._framer.add_large(topic, payload, time_ns())
+            self._framer.add(topic, payload, time_ns())
         self._driver.flush(monotonic_ns())
         return receivers + 1 if topic.sinks else receivers
 
@@ -103,7 +103,7 @@ class Publisher:
     async def publish_async(self, payload: Any) -> int:
         """Publish without blocking the event loop: wait for room as a coroutine."""
         driver, framer = self._driver, self._framer
-        if len(self._pending) >= framer.backlog_count or framer.large_bytes > framer.backlog_bytes:
+        if len(self._cells) >= framer.backlog_cells or framer.large_bytes > framer.backlog_bytes:
             while not driver.has_room(framer):
                 await driver.changes.wait_async(lambda: driver.has_room(framer))
         return self.publish(payload)
@@ -169,7 +169,7 @@ class Publisher:
         if len(payload) > bytes_max:
             raise PayloadError(f"{len(payload)} bytes are more than message_bytes={bytes_max}")
         framer = self._framer
-        if len(self._pending) < framer.backlog_count and framer.large_bytes <= framer.backlog_bytes:
+        if len(self._cells) < framer.backlog_cells and framer.large_bytes <= framer.backlog_bytes:
             return
         if not self.is_reliable:
             self._drop_oldest()
@@ -182,10 +182,11 @@ class Publisher:
         """Best effort does not wait: what waited longest goes, and is counted."""
         driver = self._driver
         with driver.lock:
-            surplus = len(self._pending) - self._framer.backlog_count // 2
-            for topic, _, _ in self._pending[:surplus]:
+            framer = self._framer
+            surplus = max(framer.pending_count - framer.backlog_cells // CELLS // 2, 0)
+            for topic in self._cells[: CELLS * surplus : CELLS]:
                 topic.next_sequence += 1
-            del self._pending[:surplus]
+            del self._cells[: CELLS * surplus]
             driver.core.endpoint.counters["best_effort_dropped"] += surplus
 
     def _publish_to_nobody(self) -> int:

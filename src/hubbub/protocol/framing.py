@@ -15,7 +15,7 @@ takes a message whose earlier frames have all come for the next one, or for one 
 from bisect import bisect_right
 from collections import deque
 from itertools import accumulate, groupby, takewhile
-from typing import Final
+from typing import Any, Final
 
 from hubbub.limits import BACKLOG_MESSAGES_MAX, BUSY_WINDOW
 from hubbub.protocol.cache import Body
@@ -25,8 +25,9 @@ from hubbub.wire import batch
 from hubbub.wire.control import Topic, encode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, TAG_BYTES
 
-Item = tuple[OutgoingTopic, bytes, int]
-Columns = tuple[tuple[OutgoingTopic, ...], tuple[bytes, ...], tuple[int, ...]]
+Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
+
+CELLS: Final = 3
 
 _TIME_SPAN: Final = 1 << 32
 
@@ -68,17 +69,18 @@ class Framer:
         self.holdback_ns = holdback_ns
         self.busy_messages = busy_messages
         self.backlog_bytes = backlog_bytes
-        # A list, because taking a slice off its front costs a fifth of as many `popleft`.
-        self.pending: list[Item] = []
+        # Pending messages, three cells each: topic, payload, publish time. A tuple each would be
+        # an object more for the collector to look at, and columns are slices of this.
+        self.cells: list[Any] = []
         self.large: deque[Large] = deque()
         self.large_bytes = 0  # Of large messages, from `add_large` until they are cut to the end.
-        self.behind: dict[OutgoingTopic, list[Item]] = {}  # What follows a large one on its topic.
+        self.behind: dict[OutgoingTopic, list[Any]] = {}  # What follows a large one on its topic.
         self._behind_count = 0
         self.loopback: list[Delivery] = []
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
-        self.flush_count = 1  # With so many pending, who publishes tries to send them.
-        self.backlog_count = BACKLOG_MESSAGES_MAX
+        self.flush_cells = CELLS  # With so many, who publishes tries to send them;
+        self.backlog_cells = CELLS * BACKLOG_MESSAGES_MAX  # with so many, it waits.
         self.hold_until_ns = 0
         self._window_start_ns = 0
         self._window_messages = 0
@@ -90,27 +92,32 @@ class Framer:
     @property
     def has_work(self) -> bool:
         """Tell whether anything waits to be framed."""
-        return bool(self.pending or self.large)
+        return bool(self.cells or self.large)
 
-    def add_large(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
-        """Append a message that may be large, and count its bytes; under the core's lock."""
+    @property
+    def pending_count(self) -> int:
+        """Return how many messages wait to be framed."""
+        return len(self.cells) // CELLS
+
+    def add(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
+        """Append a message, and count its bytes if it is large; under the core's lock."""
         if len(payload) > self.message_bytes_max:
             self.large_bytes += len(payload)
-        self.pending.append((topic, payload, published_ns))
+        self.cells += (topic, payload, published_ns)
 
     def is_ready(self, now: int) -> bool:
         """Tell whether a frame should be made now."""
         if self.large:
             return True
-        count = len(self.pending)
+        count = self.pending_count
         return count > 0 and (
             not self.is_busy or count >= self.batch_count or now >= self.hold_until_ns
         )
 
     def defer_flush(self) -> None:
         """Let more messages come before the next try: the window is full, or somebody is at it."""
-        if len(self.pending) >= self.flush_count:
-            self.flush_count = len(self.pending) + self.batch_count // 4 + 1
+        if len(self.cells) >= self.flush_cells:
+            self.flush_cells = len(self.cells) + CELLS * (self.batch_count // 4 + 1)
 
     def deadline(self) -> int | None:
         """Return when a held-back frame must go."""
@@ -118,13 +125,13 @@ class Framer:
 
     def next_body(self, now: int, received_ns: int) -> tuple[Body, int] | None:
         """Make the next frame: its body and flags; None when nothing is for anybody elsewhere."""
-        while self.pending or self.large:
-            is_crowded = self._behind_count >= self.backlog_count
-            if self.large and (self._is_large_next or not self.pending or is_crowded):
+        while self.cells or self.large:
+            is_crowded = CELLS * self._behind_count >= self.backlog_cells
+            if self.large and (self._is_large_next or not self.cells or is_crowded):
                 self._is_large_next = False
                 return self._cut()
             self._is_large_next = True
-            if not self.pending[0][0].is_declared and (made := self._declare_alone()) is not None:
+            if not self.cells[0].is_declared and (made := self._declare_alone()) is not None:
                 return made
             columns = self._take(now)
             if columns is not None:
@@ -138,50 +145,52 @@ class Framer:
         if not self.is_busy or now < self.hold_until_ns:
             return
         elapsed_ns = now - self._calm_ns
-        came = self.messages - self._calm_messages + len(self.pending)
+        came = self.messages - self._calm_messages + self.pending_count
         self._calm_ns, self._calm_messages = now, self.messages
         if came * BUSY_WINDOW <= self.busy_messages * elapsed_ns:
             self.is_busy = False
-            self.flush_count = 1
-        elif not self.pending:
+            self.flush_cells = CELLS
+        elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
 
     def _take(self, now: int) -> Columns | None:
         """Take what fills one frame from the pending messages; a large one is set aside."""
-        pending = self.pending
-        items = pending[: self.batch_count + 1]
-        if self.behind:
-            del pending[: len(items)]
-            pending[:0] = items = self._defer(items)
-            if not items:
-                return None
-        if len(items[0][1]) > self.message_bytes_max:
-            del pending[0]
-            self._set_aside(items[0])
+        cells = self.cells
+        if self.behind and not self._defer():
             return None
-        columns: Columns = tuple(zip(*items, strict=True))  # type: ignore[assignment]
+        if len(cells[1]) > self.message_bytes_max:
+            topic, payload, published_ns = cells[:CELLS]
+            del cells[:CELLS]
+            self._set_aside(topic, payload, published_ns)
+            return None
+        end = CELLS * (self.batch_count + 1)
+        columns = cells[0:end:CELLS], cells[1:end:CELLS], cells[2:end:CELLS]
+        count = len(columns[0])
         fitting, size_bytes = self._count_fitting(columns)
-        if fitting < len(items):
+        if fitting < count:
             columns = columns[0][:fitting], columns[1][:fitting], columns[2][:fitting]
             self.batch_count = fitting
         elif fitting > self.batch_count:
             self.batch_count = min(2 * fitting, 16_384)
-        del pending[:fitting]
+        del cells[: CELLS * fitting]
         self._watch_rate(now, fitting, size_bytes)
-        self.flush_count = self.batch_count if self.is_busy else 1
+        self.flush_cells = CELLS * self.batch_count if self.is_busy else CELLS
         return columns
 
-    def _defer(self, items: list[Item]) -> list[Item]:
-        """Put what follows a large message behind it; return the rest."""
-        rest = []
-        for item in items:
+    def _defer(self) -> bool:
+        """Put what follows a large message behind it; False: there is nothing else."""
+        end = min(CELLS * (self.batch_count + 1), len(self.cells))
+        rest: list[Any] = []
+        for at in range(0, end, CELLS):
+            item = self.cells[at : at + CELLS]
             queue = self.behind.get(item[0])
             if queue is None:
-                rest.append(item)
+                rest += item
             else:
-                queue.append(item)
+                queue += item
                 self._behind_count += 1
-        return rest
+        self.cells[:end] = rest
+        return bool(rest)
 
     def _count_fitting(self, columns: Columns) -> tuple[int, int]:
         """Return how many of the messages fit one frame, and the bytes they take there."""
@@ -213,7 +222,8 @@ class Framer:
     def _watch_rate(self, now: int, count: int, size_bytes: int) -> None:
         self.messages += count
         mean_bytes = size_bytes // count
-        self.backlog_count = max(min(self.backlog_bytes // mean_bytes, BACKLOG_MESSAGES_MAX), 4)
+        backlog_count = min(self.backlog_bytes // mean_bytes, BACKLOG_MESSAGES_MAX)
+        self.backlog_cells = CELLS * max(backlog_count, 4)
         if self.is_busy:
             self.hold_until_ns = now + self.holdback_ns
             return
@@ -227,8 +237,7 @@ class Framer:
             self.hold_until_ns = now + self.holdback_ns
             self._calm_ns, self._calm_messages = now, self.messages
 
-    def _set_aside(self, item: Item) -> None:
-        topic, payload, published_ns = item
+    def _set_aside(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
         sequence = topic.next_sequence
         topic.next_sequence = sequence + 1
         self.messages += 1
@@ -257,13 +266,13 @@ class Framer:
         if large.offset == size:
             self.large.popleft()
             behind = self.behind.pop(large.topic)
-            self._behind_count -= len(behind)
-            self.pending[:0] = behind
+            self._behind_count -= len(behind) // CELLS
+            self.cells[:0] = behind
         return (head, data), 0
 
     def _declare_alone(self) -> tuple[Body, int] | None:
         """Declare the next message's topic in a frame of its own if both do not fit into one."""
-        topic, payload, _ = self.pending[0]
+        topic, payload = self.cells[:2]
         size = len(payload) + batch.TABLE_BYTES_PER_MESSAGE + self._declaration_bytes([topic])
         if not topic.receivers or size <= self.message_bytes_max:
             return None
@@ -323,14 +332,12 @@ class Framer:
     def _number(
         self,
         topic: OutgoingTopic,
-        payloads: tuple[bytes, ...],
-        times: tuple[int, ...],
+        payloads: list[bytes],
+        times: list[int],
         received_ns: int,
     ) -> int:
         first = topic.next_sequence
         topic.next_sequence = first + len(payloads)
         if topic.sinks:
-            self.loopback.append(
-                Delivery(topic, first, list(payloads), times, received_ns, "loopback")
-            )
+            self.loopback.append(Delivery(topic, first, payloads, times, received_ns, "loopback"))
         return first

@@ -341,7 +341,7 @@ class Bounds:
         ))  # fmt: skip
         self._within("run tables", len(cache.run_tables), RUN_TABLES_MAX)
         self._within("repairs", len(outgoing.reliable.repairs), len(cache.bodies) + 1)
-        self._within("pending", len(framer.pending), max(framer.backlog_count, 65_536))
+        self._within("pending", framer.pending_count, max(framer.backlog_cells // 3, 65_536))
 
     def look_at_receivers(self) -> None:
         """Check what a subscriber keeps."""

@@ -139,12 +139,12 @@ class SimulatedNode:
             self.core.outgoing.skip_message(topic)
             self.ledger.published(self, topic, payload, is_skipped=True)
             return True
-        if len(framer.pending) >= framer.backlog_count or (
+        if len(framer.cells) >= framer.backlog_cells or (
             framer.large_bytes > framer.backlog_bytes
         ):
             return False
         wall_ns = self.now + self.core.endpoint.wall_offset_ns
-        framer.add_large(topic, payload, wall_ns)
+        framer.add(topic, payload, wall_ns)
         self.ledger.published(self, topic, payload, is_skipped=False)
         self._wake_at(self.world.now)
         return True

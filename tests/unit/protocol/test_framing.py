@@ -27,7 +27,7 @@ def make_topic(number: int = 16, subject: str = "/a", *, is_declared: bool = Tru
 
 def publish(framer: Framer, topic: OutgoingTopic, *payloads: bytes, now: int = 0) -> None:
     for payload in payloads:
-        framer.add_large(topic, payload, now)
+        framer.add(topic, payload, now)
 
 
 Frame = tuple[str, list[tuple[int, int]], int]
@@ -189,12 +189,12 @@ def test_small_message_behind_a_large_one_of_its_topic_is_framed_after_its_last_
 
 def test_what_waits_behind_a_large_message_is_bounded_by_the_backlog() -> None:
     framer, topic = make_framer(), make_topic()
-    framer.backlog_count = 10
+    framer.backlog_cells = 3 * 10
     publish(framer, topic, bytes(100_000), *([b"x"] * 1000))
     for _ in range(20):
         framer.next_body(0, 0)
-    assert len(framer.behind[topic]) <= 12
-    assert len(framer.pending) >= 988
+    assert len(framer.behind[topic]) <= 3 * 12
+    assert framer.pending_count >= 988
 
 
 def test_topic_of_a_large_message_is_declared_before_its_first_segment() -> None:

@@ -170,7 +170,7 @@ def test_11_rate_limit_holds_within_ten_percent_with_repairs() -> None:
     lan.lose = lose_share(Random(3), 0.1)
     begun, before = lan.now, len(lan.sent)
     for _ in range(500):
-        while len(publisher.core.outgoing.reliable.framer.pending) < 10:
+        while publisher.core.outgoing.reliable.framer.pending_count < 10:
             lan.publish(publisher, topic, bytes(1000))
         lan.run(10 * MS)
     sent = [each for each in lan.sent[before:] if each.sender is publisher]

@@ -39,7 +39,8 @@ class Stream:
         self.flow.add(KEY, 0, 1, 0, window_bytes)
 
     def publish(self, *payloads: bytes) -> None:
-        self.sender.framer.pending.extend((self.topic, payload, 0) for payload in payloads)
+        for payload in payloads:
+            self.sender.framer.add(self.topic, payload, 0)
 
     def drain(self, now: int = 0) -> list[Burst]:
         bursts = []
@@ -202,7 +203,7 @@ def test_description_of_lost_frames_never_outgrows_a_frame() -> None:
     for _ in range(50):
         for topic in others:
             topic.next_sequence += 1  # So that no two runs join.
-            stream.sender.framer.pending.append((topic, b"x", 0))
+            stream.sender.framer.add(topic, b"x", 0)
     stream.drain()
     lost = list(range(1, stream.sender.next_sequence, 2))
     stream.cache.age_ns = -1
