@@ -23,8 +23,16 @@ OnFailure = Callable[[Message, BaseException], None]
 class CallbackRunner:
     """Take messages and hand each to the callback."""
 
-    def __init__(self, inbox: Inbox, take: Take, callback: Callback, on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        take: Take,
+        callback: Callback,
+        on_failure: OnFailure,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self.failed = 0
+        self._clock_ns = clock_ns
         self._inbox = inbox
         self._take = take
         self._callback = callback
@@ -34,7 +42,7 @@ class CallbackRunner:
 
     def run_turn(self) -> bool:
         """Call back for a few milliseconds; tell whether messages are left."""
-        return self._run_until(time.monotonic_ns() + DELIVERY_SLICE)
+        return self._run_until(self._clock_ns() + DELIVERY_SLICE)
 
     def run_inline(self) -> None:
         """Call back for all there is, in this thread.
@@ -58,7 +66,7 @@ class CallbackRunner:
         self._is_muted = True
 
     def _run_until(self, end_ns: int) -> bool:
-        take, callback, clock_ns = self._take, self._callback, time.monotonic_ns
+        take, callback, clock_ns = self._take, self._callback, self._clock_ns
         while not self._is_muted and (message := take()) is not None:
             try:
                 callback(message)

@@ -151,6 +151,34 @@ def test_a_lane_is_never_run_by_two_threads(time: FakeTime, jobs: list[Job]) -> 
     assert job.turns == 2  # Three words of more work while it ran are one more turn.
 
 
+def test_a_lane_stands_in_line_once(time: FakeTime, jobs: list[Job]) -> None:
+    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+    blocked(pool, jobs)
+    lane = pool.lane(Job().step)
+    pool.schedule(lane)
+    pool.schedule(lane)
+    assert pool.statistics().lanes_waiting == 1
+
+
+def test_two_lanes_that_come_while_one_thread_is_idle_are_watched(
+    time: FakeTime, jobs: list[Job]
+) -> None:
+    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+    first, blocking, waiting = Job(), Job(is_blocking=True), Job()
+    jobs.append(blocking)
+    first.run_once(pool.lane(first.step))
+    while list(pool._threads.values()) != [None]:
+        pass  # The thread is between its callback and the line.
+    with pool._lock:  # Both stand in line before the idle thread can take the first.
+        pool._enter_line(pool.lane(blocking.step))
+        pool._enter_line(pool.lane(waiting.step))
+        assert time.calls == []
+    assert blocking.entered.wait(PATIENCE_S)
+    time.now_ns += DELIVERY_OVERDUE
+    time.make_calls()
+    assert waiting.entered.wait(PATIENCE_S)
+
+
 def test_work_left_over_is_done_in_another_turn_behind_the_others(time: FakeTime) -> None:
     pool = Pool(time.call_at, idle_s=3600.0, clock_ns=time.clock_ns)
     order: list[str] = []
