@@ -156,14 +156,14 @@ class Framer:
     def _take(self, now: int) -> Columns | None:
         """Take what fills one frame from the pending messages; a large one is set aside."""
         cells = self.cells
-        if self.behind and not self._defer():
+        end = CELLS * (self.batch_count + 1)
+        if self.behind and not (end := self._defer(end)):
             return None
         if len(cells[1]) > self.message_bytes_max:
             topic, payload, published_ns = cells[:CELLS]
             del cells[:CELLS]
             self._set_aside(topic, payload, published_ns)
             return None
-        end = CELLS * (self.batch_count + 1)
         columns = cells[0:end:CELLS], cells[1:end:CELLS], cells[2:end:CELLS]
         count = len(columns[0])
         fitting, size_bytes = self._count_fitting(columns)
@@ -177,9 +177,9 @@ class Framer:
         self.flush_cells = CELLS * self.batch_count if self.is_busy else CELLS
         return columns
 
-    def _defer(self) -> bool:
-        """Put what follows a large message behind it; False: there is nothing else."""
-        end = min(CELLS * (self.batch_count + 1), len(self.cells))
+    def _defer(self, end: int) -> int:
+        """Put what follows a large message behind it; return how many cells are left of these."""
+        end = min(end, len(self.cells))
         rest: list[Any] = []
         for at in range(0, end, CELLS):
             item = self.cells[at : at + CELLS]
@@ -190,7 +190,7 @@ class Framer:
                 queue += item
                 self._behind_count += 1
         self.cells[:end] = rest
-        return bool(rest)
+        return len(rest)
 
     def _count_fitting(self, columns: Columns) -> tuple[int, int]:
         """Return how many of the messages fit one frame, and the bytes they take there."""
@@ -236,6 +236,12 @@ class Framer:
             self.batch_count = max(self.body_bytes_max // mean_bytes, 1)
             self.hold_until_ns = now + self.holdback_ns
             self._calm_ns, self._calm_messages = now, self.messages
+
+    def count_single(self, now: int, size_bytes: int) -> None:
+        """Count a message that was framed elsewhere."""
+        self._watch_rate(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
+        if self.is_busy:
+            self.flush_cells = CELLS * self.batch_count
 
     def _set_aside(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
         sequence = topic.next_sequence
