@@ -75,7 +75,8 @@ def test_topic_that_begins_with_a_large_message_is_declared_from_that_message_on
         OutgoingTopic(number, f"/{number}", SOURCE, is_reliable=True) for number in (16, 17)
     )
     first.receivers = second.receivers = 1
-    framer.pending += [(first, bytes(4000), 0), (second, bytes(4000), 0), (second, bytes(1300), 0)]
+    for topic, size in [(first, 4000), (second, 4000), (second, 1300)]:
+        framer.add(topic, bytes(size), 0)
     declared = {}
     while (made := framer.next_body(0, 0)) is not None:
         body, flags = made
@@ -170,3 +171,34 @@ def test_goodbye_waits_until_receivers_know_what_they_are_owed() -> None:
     stage.network.drop = None
     stage.world.run_for(1 * SECOND)
     assert stage.world.counts["delivered"] == 1
+
+
+def test_message_far_behind_a_large_one_of_its_topic_does_not_overtake_nearer_ones() -> None:
+    framer = Framer(RELIABLE, 1400, 0, 20, 1 << 20)
+    large, other = (
+        OutgoingTopic(number, f"/{number}", SOURCE, is_reliable=True) for number in (16, 17)
+    )
+    large.receivers = other.receivers = 1
+    framer.add(large, bytes(9000), 0)
+    for place in range(3):
+        framer.add(large, b"%d" % place, 0)
+        framer.add(other, b"x", 0)
+    order = []
+    while (made := framer.next_body(0, 0)) is not None:
+        if isinstance(made[0], bytes) and (frame := batch.decode(made[0], 0, len(made[0]))):
+            order += [payload for payload in frame.payloads if payload != b"x"]
+    assert order == [b"0", b"1", b"2"]
+
+
+def test_grant_of_a_later_stream_is_not_acknowledged_by_a_status_for_an_earlier_one() -> None:
+    stage, publisher, subscriber = make_pair()
+    stage.network.drop = lambda source, target, frame: frame[KIND_OFFSET] == GRANT
+    topic = publisher.publish_on("/t/best", is_reliable=False)
+    stage.feed(publisher, publisher.topics[0], count=20, pause_ns=(5 * MS, 5 * MS))
+    stage.play()
+    stage.network.drop = None
+    stage.world.run_for(500 * MS)
+    publisher.publish(topic, b"x")
+    stage.world.run_for(100 * MS)
+    publication = next(p for p in stage.ledger.publications.values() if p.topic is topic)
+    assert stage.ledger.reception(publication, subscriber).count == 1

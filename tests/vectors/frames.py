@@ -76,7 +76,7 @@ _HELLO = Hello(
 )  # fmt: skip
 _GRANT = Grant(
     OTHER, 3, True, 5, 0, 1, 2000, [GrantedStream(1, 1000, 3, True), GrantedStream(3, 0, 1, False)],
-    [TOPIC],
+    [TOPIC], 7,
 )  # fmt: skip
 
 VECTORS = {

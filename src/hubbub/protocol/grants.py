@@ -35,6 +35,8 @@ class Grants:
         self.topics = topics
         self.body_bytes_max = body_bytes_max
         self.send = send
+        # Never starts anew, also not for a peer that was forgotten and remembers us.
+        self.serial = 0
         self.from_frames: dict[bytes, dict[int, int]] = {}  # Peer -> stream -> first owed frame.
 
     def reconsider(self, now: int, peer: Peer) -> None:
@@ -56,7 +58,8 @@ class Grants:
         for peer in peers:
             if peer.interest.match(topic.subject):
                 is_new_stream = self._begin(now, peer, topic)
-                if is_new_stream:
+                # The frame that declares a best-effort topic may be lost for good.
+                if is_new_stream or not topic.is_reliable:
                     self._schedule(now, peer)
 
     def end_topic(self, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
@@ -84,8 +87,7 @@ class Grants:
         """Take in that a peer knows its grant."""
         debt = peer.debt
         debt.has_begun = True
-        debt.acknowledged_version = max(debt.acknowledged_version, nonce)
-        if debt.acknowledged_version >= debt.version:
+        if nonce >= debt.serial:
             debt.due_ns = None
 
     def resend(self, now: int, peer: Peer) -> None:
@@ -98,8 +100,9 @@ class Grants:
 
     def _schedule(self, now: int, peer: Peer) -> None:
         debt = peer.debt
+        self.serial += 1
+        debt.serial = self.serial
         debt.version = peer.interest_version
-        debt.acknowledged_version = min(debt.acknowledged_version, debt.version - 1)
         debt.interval_ns = GRANT_INTERVAL
         debt.due_ns = now
 
@@ -165,6 +168,7 @@ class Grants:
                     flow.grtt_ns // US,
                     streams,
                     topics,
+                    peer.debt.serial,
                 )
             )
             for part, topics in enumerate(parts)

@@ -144,15 +144,18 @@ class Incoming:
 
     def take_grant(self, now: int, peer: Peer, grant: Grant) -> None:
         """Learn what a peer owes us from where on."""
-        if grant.nonce < peer.granted_version or grant.debt < peer.their_debt:
+        is_old = grant.nonce < peer.granted_version or grant.serial < peer.grant_serial
+        if is_old or grant.debt < peer.their_debt:
             self.endpoint.drops["old_grant"] += 1
             return
         is_new_debt = grant.debt > peer.their_debt or not peer.grant_nonce
         if is_new_debt and grant.has_begun:
             self._refuse(peer, grant)
             return
-        if grant.nonce != peer.grant_nonce or grant.debt != peer.their_debt:
+        under_way = peer.grant_nonce, peer.their_debt, peer.grant_serial
+        if (grant.nonce, grant.debt, grant.serial) != under_way:
             peer.grant_nonce, peer.their_debt = grant.nonce, grant.debt
+            peer.grant_serial = grant.serial
             peer.grant_parts.clear()
         for granted in grant.streams:
             self._take_stream(now, peer, granted, grant.grtt_us)
@@ -163,6 +166,7 @@ class Incoming:
         peer.grant_parts.add(grant.part)
         if len(peer.grant_parts) >= grant.parts:
             peer.granted_version = grant.nonce
+            peer.granted_serial = grant.serial
             self._complete(now, peer)
             self._send_status(now, peer, peer.incoming.get(RELIABLE))
 
@@ -269,7 +273,7 @@ class Incoming:
                 echo_us = receiver.echo_us
                 delay_us = min((now - receiver.echo_ns) // US, 0xFFFF_FFFF)
         status = Status(
-            peer.key, peer.their_debt, peer.granted_version, contiguous, highest,
+            peer.key, peer.their_debt, peer.granted_serial, contiguous, highest,
             self.offered_bytes(), echo_us, delay_us,
         )  # fmt: skip
         self.endpoint.counters["status_sent"] += 1

@@ -20,8 +20,7 @@ class Debt:
     """What a peer is owed by us: topics and from where on, and whether it knows."""
 
     __slots__ = (
-        "acknowledged_version", "due_ns", "has_begun", "interval_ns", "number", "owed",
-        "version",
+        "due_ns", "has_begun", "interval_ns", "number", "owed", "serial", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -29,7 +28,7 @@ class Debt:
         self.owed: dict[int, int] = {}  # Topic number -> first sequence.
         self.has_begun = False
         self.version = 0  # The interest that our grant answers.
-        self.acknowledged_version = 0
+        self.serial = 0  # Of the grant that the peer must know.
         self.due_ns: int | None = None  # When to send the grant (again).
         self.interval_ns = 0
 
@@ -62,6 +61,8 @@ class Peer:
         self.their_debt = 0
         self.grant_nonce = 0  # The version of our interest that the grant under way answers.
         self.granted_version = 0
+        self.grant_serial = 0  # Of the grant under way...
+        self.granted_serial = 0  # ...and of the last one that is complete.
         self.grant_parts: set[int] = set()
         self.early: list[Early] = []  # Frames that came before their grant.
         self.early_bytes = 0

@@ -275,7 +275,8 @@ class GrantedStream(msgspec.Struct, array_like=True, frozen=True):
 class Grant(msgspec.Struct, array_like=True, frozen=True):
     """The answer to an interest: what its receiver is owed from now on (decision 0002).
 
-    `nonce` is the version of the interest that is answered. `debt` numbers what is owed to this
+    `nonce` is the version of the interest that is answered; `serial` grows with every change of
+    what is owed, and STATUS echoes it. `debt` numbers what is owed to this
     receiver from its beginning; `has_begun` says that the receiver has answered for it before, so
     one that knows nothing of it has forgotten, refuses, and gets a new debt.
     """
@@ -289,6 +290,7 @@ class Grant(msgspec.Struct, array_like=True, frozen=True):
     grtt_us: U32
     streams: list[GrantedStream]
     topics: list[Topic]
+    serial: U64 = 0
 
 
 class Want(msgspec.Struct, array_like=True, frozen=True):
