@@ -86,10 +86,15 @@ class Reception:
 
     def _gaps_inside(self) -> Iterator[tuple[int, int]]:
         # A report before the first message, or behind the last, is about no hole between messages.
+        # Two that meet are one hole: when the first was reported, the second was not there yet.
         start = self.first if self.first is not None else 0
-        for first, last in self.gaps:
-            if first >= start and last < self.next:
-                yield first, last
+        joined: list[tuple[int, int]] = []
+        for first, last in sorted(self.gaps):
+            if joined and joined[-1][1] + 1 == first:
+                joined[-1] = joined[-1][0], last
+            else:
+                joined.append((first, last))
+        yield from (gap for gap in joined if gap[0] >= start and gap[1] < self.next)
 
     @property
     def end(self) -> int:

@@ -139,9 +139,7 @@ class SimulatedNode:
             self.core.outgoing.skip_message(topic)
             self.ledger.published(self, topic, payload, is_skipped=True)
             return True
-        if len(framer.cells) >= framer.backlog_cells or (
-            framer.large_bytes > framer.backlog_bytes
-        ):
+        if len(framer.cells) >= framer.backlog_cells or (framer.large_bytes > framer.backlog_bytes):
             return False
         wall_ns = self.now + self.core.endpoint.wall_offset_ns
         framer.add(topic, payload, wall_ns)

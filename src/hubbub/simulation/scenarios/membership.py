@@ -39,6 +39,11 @@ def _talk_for_long(stage: Stage, host: Host) -> tuple[list[SimulatedNode], list[
     return publishing, subscribing
 
 
+def _begin_topic(stage: Stage, node: SimulatedNode) -> None:
+    topic = node.publish_on(f"/t/new/{len(node.topics)}")
+    stage.feed(node, topic, count=100, pause_ns=(0, 80 * MS))
+
+
 @scenario
 def partition_short(stage: Stage) -> None:
     """Split the network once to three times for 0.1-30 s, within the repair window: no gap."""
@@ -47,6 +52,7 @@ def partition_short(stage: Stage) -> None:
     for _ in range(random.randint(1, 3)):
         stage.world.run_for(random.randint(50, 500) * MS)
         time_ms = random.choice([random.randint(100, 4000), random.randint(100, 30_000)])
+        stage.world.after(random.randrange(1000) * MS, _begin_topic, stage, publishing[0])
         _split(stage, publishing, subscribing, time_ms * MS)
     stage.play()
     stage.finish(_RETURN_NS)
@@ -65,6 +71,8 @@ def partition_long(stage: Stage) -> None:
     publishing, subscribing = _talk_for_long(stage, stage.host(settings=settings))
     for _ in range(random.randint(1, 2)):
         stage.world.run_for(random.randint(50, 500) * MS)
+        node, after_ms = random.choice(publishing), random.randrange(1000)
+        stage.world.after(after_ms * MS, _begin_topic, stage, node)
         _split(stage, publishing, subscribing, random.randint(500, 6000) * MS)
     stage.play()
     stage.finish(_RETURN_NS)
