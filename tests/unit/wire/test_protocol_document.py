@@ -1,0 +1,110 @@
+"""docs/protocol.md says what the code does, as far as a machine can compare them."""
+
+import re
+from pathlib import Path
+from struct import Struct, calcsize
+
+import msgspec
+import pytest
+
+from hubbub import limits
+from hubbub.wire import batch, control, header
+from hubbub.wire.control import Goodbye, Grant, GrantedStream, Hello, Topic, Want
+
+TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
+
+
+def table(title: str) -> list[list[str]]:
+    """Return the rows of the table whose first column has this title."""
+    _, _, rest = TEXT.partition(f"\n| {title} |")
+    assert rest, f"no table of {title}"
+    rows = []
+    for line in rest.splitlines()[2:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line[1:-1].split("|")])
+    return rows
+
+
+def test_header_table_is_the_header() -> None:
+    rows = table("offset")
+    assert [row[2] for row in rows] == list(header.Header._fields)
+    sizes = [int(row[1]) for row in rows]
+    assert [int(row[0]) for row in rows] == [sum(sizes[:place]) for place in range(len(rows))]
+    assert sum(sizes) == header.HEADER_BYTES
+    codes = re.findall(r"\d*[a-zA-Z]", header._HEADER.format.lstrip("!"))
+    assert sizes == [calcsize("!" + code) for code in codes]
+
+
+def test_kinds_are_the_kinds() -> None:
+    rows = [row for row in table("kind") if row[0].isdigit()]
+    assert {int(row[0]): row[1] for row in rows} == header.KIND_NAMES
+
+
+@pytest.mark.parametrize("title", ["flag", "stream"])
+def test_flags_and_streams_are_the_constants(title: str) -> None:
+    for number, name, *_ in table(title):
+        assert not name or getattr(header, name) == int(number)
+    named = {int(row[0]) for row in table("stream") if row[1]}
+    assert named == set(header.STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "struct"),
+    [
+        ("STATUS", control._STATUS),
+        ("NAK, SKIP", control._NAK),
+        ("range", control._RANGE),
+        ("HEARTBEAT", control._HEARTBEAT),
+        ("tail", control._TAIL),
+        ("LOST", control._LOST),
+    ],
+)
+def test_sizes_of_fixed_bodies_are_those_of_the_structs(name: str, struct: Struct) -> None:
+    (row,) = (row for row in table("body") if row[0] == name)
+    parts, total = row[2].split(" = ")
+    assert sum(map(int, parts.split(" + "))) == int(total) == struct.size
+    assert len(row[1].split(", ")) == len(parts.split(" + "))
+
+
+def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
+    sizes = [row[1] for row in table("field")]
+    assert sizes[0].endswith(f"= {batch.HEAD_BYTES}")
+    assert sizes[2].endswith(f"= {batch.RUN_BYTES}")
+    assert int(sizes[3]) + int(sizes[4]) == batch.TABLE_BYTES_PER_MESSAGE
+    assert f"= {batch.SEGMENT_HEAD_BYTES} bytes" in TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "struct"),
+    [
+        ("HELLO", Hello),
+        ("WANT", Want),
+        ("GRANT", Grant),
+        ("stream of a grant", GrantedStream),
+        ("topic", Topic),
+        ("GOODBYE", Goodbye),
+    ],
+)
+def test_fields_of_typed_bodies_are_those_of_the_structs(
+    name: str, struct: type[msgspec.Struct]
+) -> None:
+    (row,) = re.findall(rf"^\| {name} \| ([^|\n]*) \|$", TEXT, re.MULTILINE)
+    assert row.split(":")[0].split(", ") == list(struct.__struct_fields__)
+
+
+def test_figures_are_the_limits() -> None:
+    ms = limits.MS
+    assert f"version {header.MAJOR}.{header.MINOR}" in TEXT.splitlines()[0]
+    assert f"every {limits.OPENING_HELLO_INTERVAL // ms} ms for {limits.OPENING // ms} ms" in TEXT
+    assert f"start at {limits.TOPIC_FIRST}." in TEXT
+    assert f"at least {limits.SEGMENT_STRIDE_MIN};" in TEXT
+    assert f"at most {limits.NAK_BITMAP_BITS_MAX:,} frames" in TEXT
+    assert f"more than {limits.MISSING_FRAMES_MAX:,}" in TEXT
+    assert f"at most {limits.NODE_NAME_BYTES_MAX} characters" in TEXT
+    assert f"at most {limits.SUBJECT_BYTES_MAX}." in TEXT
+    assert f"K = {limits.BACKOFF_FACTOR}, GRTT at least" in TEXT
+    assert f"After {limits.REPAIR_ROUNDS_MAX} requests or" in TEXT
+    assert f"{limits.REPAIR_TIME_MAX // limits.SECOND} s\na receiver gives up" in TEXT
+    assert f"and {limits.FRAME_COST_BYTES} more" in TEXT
+    assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT
