@@ -1,0 +1,70 @@
+"""How `hubbub sub` writes a message."""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from hubbub.cli.terminal import cut, escape, readable, size
+from hubbub.limits import SECOND
+from hubbub.message import Message
+
+Write = Callable[[Message], object]
+
+
+def message_line(message: Message, columns: int) -> str:
+    """Write a message for people: when, what, from whom, how much, and as much as fits."""
+    # No character of a payload is narrower than a byte of it in the escaped form, but zero-width
+    # ones are; four bytes a column are enough of any text, and a large payload costs no more.
+    payload = bytes(memoryview(message.payload)[: 4 * columns])
+    if len(payload) < len(message.payload):
+        payload = _without_torn_end(payload)
+    line = (
+        f"{_clock(message.received_ns)} {escape(message.subject)} {escape(str(message.source))}"
+        f" {size(len(message.payload))}  {readable(payload)}"
+    )
+    return cut(line, columns) + "\n"
+
+
+def _clock(time_ns: int) -> str:
+    seconds, rest_ns = divmod(time_ns, SECOND)
+    return f"{datetime.fromtimestamp(seconds):%H:%M:%S}.{rest_ns // 1000:06d}"
+
+
+def _without_torn_end(payload: bytes) -> bytes:
+    """Leave out the beginning of a character whose end was cut off."""
+    for length in range(len(payload) - 1, max(len(payload) - 4, -1), -1):
+        if payload[length] >= 0xC0:
+            return payload[:length]
+        if payload[length] < 0x80:
+            break
+    return payload
+
+
+def message_json(message: Message) -> str:
+    """Write a message as one line of JSON; a payload that is not UTF-8 as base64."""
+    text, encoding = _text_of(message.payload)
+    source = message.source
+    fields: dict[str, Any] = {
+        "subject": message.subject,
+        "source": source.name,
+        "source_id": source.id.hex(),
+        "incarnation": f"{source.incarnation:016x}",
+        "sequence": message.sequence,
+        "published_ns": message.published_ns,
+        "received_ns": message.received_ns,
+        "link": message.link,
+        "size": len(message.payload),
+        "encoding": encoding,
+        "payload": text,
+    }
+    # ASCII alone: U+009B is valid in a JSON string and an escape code for a terminal.
+    return json.dumps(fields) + "\n"
+
+
+def _text_of(payload: bytes) -> tuple[str, str]:
+    try:
+        return payload.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(payload).decode(), "base64"
