@@ -16,4 +16,8 @@ def main() -> None:
     if any(find_spec(package) is None for package in ("typer", "rich")):
         print(MISSING, file=sys.stderr)
         raise SystemExit(2)
-    import_module("hubbub.cli.app").app()
+    import_module("hubbub.cli.app").run()
+
+
+if __name__ == "__main__":
+    main()

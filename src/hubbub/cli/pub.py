@@ -1,0 +1,201 @@
+"""`hubbub pub`: publish from the command line, and say who got it."""
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+import hubbub
+from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.pace import Pace
+from hubbub.cli.progress import Progress
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.terminal import note, plural, print_json, size
+from hubbub.limits import OPENING, SECOND
+
+FLUSH_TIMEOUT_S = 10.0
+_MEETING_S = 1.2 * OPENING / SECOND
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was published so far."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    unheard: int = 0
+    receivers: int = 0
+    seconds: float = 0.0
+    is_confirmed: bool = False
+
+    def add(self, size_bytes: int, receivers: int) -> None:
+        """Count a message."""
+        self.messages += 1
+        self.size_bytes += size_bytes
+        if not receivers:
+            self.unheard += 1
+        elif receivers > self.receivers:
+            self.receivers = receivers
+
+    @property
+    def rate(self) -> float:
+        """How many messages a second it were."""
+        return self.messages / self.seconds if self.seconds else 0.0
+
+
+def pub(
+    subject: Annotated[str, typer.Argument(help="Where to publish, such as /plant/line1/temp.")],
+    body: Annotated[
+        str | None, typer.Argument(help="The message. Without it: all of standard input.")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-n", min=1, help="How many messages (with --stdin: at most). [default: 1]"
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", "-r", min=0.001, help="Messages a second; without -n until Ctrl-C."),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--stdin", help="Each line of standard input is a message.")
+    ] = False,
+    size_bytes: Annotated[
+        int | None,
+        typer.Option("--size", min=0, metavar="BYTES", help="Made-up messages of this size."),
+    ] = None,
+    wait_subs: Annotated[
+        int,
+        typer.Option(
+            "--wait-subs", "-w", min=0, metavar="N", help="First wait for so many subscribers."
+        ),
+    ] = 0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Wait no longer for them; then exit with 1."),
+    ] = None,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    log: Log = None,
+) -> None:
+    """Publish messages on a subject.
+
+    Exits with 1 when subscribers did not come or did not confirm in time, with 2 on an error.
+    """
+    if (body is not None) + lines + (size_bytes is not None) > 1:
+        raise typer.BadParameter("give one of BODY, --stdin and --size")
+    if body is None and size_bytes is None and sys.stdin.isatty():
+        raise typer.BadParameter("nothing to publish: give BODY, --size, --stdin, or pipe it in")
+    with open_node(domain, interface, log) as node:
+        node.on_event(_tell_slow_consumers)
+        publisher = node.publisher(subject)
+        payloads = _lines() if lines else _repeat(_payload(body, size_bytes), count, rate)
+        if not _meet(publisher, wait_subs, timeout):
+            raise typer.Exit(1)
+        tally = Tally()
+        code = _publish_and_confirm(node, publisher, itertools.islice(payloads, count), rate, tally)
+    _report(subject, tally, as_json)
+    raise typer.Exit(code)
+
+
+def _payload(body: str | None, size_bytes: int | None) -> bytes:
+    if body is not None:
+        return os.fsencode(body)  # An argument that is not UTF-8 is sent as it was typed.
+    if size_bytes is not None:
+        return (bytes(range(256)) * (size_bytes // 256 + 1))[:size_bytes]
+    return sys.stdin.buffer.read()
+
+
+def _repeat(payload: bytes, count: int | None, rate: float | None) -> Iterator[bytes]:
+    is_endless = count is None and rate is not None
+    return itertools.repeat(payload) if is_endless else itertools.repeat(payload, count or 1)
+
+
+def _lines() -> Iterator[bytes]:
+    for line in sys.stdin.buffer:
+        yield line.removesuffix(b"\n")
+
+
+def _meet(publisher: hubbub.Publisher, wait_subs: int, timeout_s: float | None) -> bool:
+    """Wait for subscribers; False: they did not come in time."""
+    if not wait_subs:
+        # A new node keeps its messages until it knows who is there. Waiting for that here delays
+        # none of them, and from then on `publish` tells how many receivers there are.
+        time.sleep(_MEETING_S)
+        return True
+    if publisher.wait_for_subscribers(wait_subs, timeout_s):
+        return True
+    note(
+        f"{publisher.receivers} of {plural(wait_subs, 'subscriber')} of {publisher.subject}"
+        f" after {timeout_s} s: nothing was sent"
+    )
+    return False
+
+
+def _publish_and_confirm(
+    node: hubbub.Node,
+    publisher: hubbub.Publisher,
+    payloads: Iterator[bytes],
+    rate: float | None,
+    tally: Tally,
+) -> int:
+    """Publish, wait until all receivers have everything, and return the exit code."""
+    code = 0
+    start_s = time.monotonic()
+    try:
+        _publish_all(publisher, payloads, rate, tally)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    tally.is_confirmed = node.flush(FLUSH_TIMEOUT_S)
+    tally.seconds = time.monotonic() - start_s
+    if not tally.is_confirmed:
+        note(f"some receivers did not confirm everything within {FLUSH_TIMEOUT_S:.0f} s")
+    return code or (0 if tally.is_confirmed else 1)
+
+
+def _publish_all(
+    publisher: hubbub.Publisher, payloads: Iterator[bytes], rate: float | None, tally: Tally
+) -> None:
+    pace = None if rate is None else Pace(rate)
+    with Progress(None) as progress:
+        for payload in payloads:
+            if pace is not None:
+                pace.wait()
+            tally.add(len(payload), publisher.publish(payload))
+            progress.show(tally.messages, plural(publisher.receivers, "receiver"))
+
+
+def _report(subject: str, tally: Tally, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "subject": subject,
+                "messages": tally.messages,
+                "bytes": tally.size_bytes,
+                "receivers": tally.receivers,
+                "unheard": tally.unheard,
+                "seconds": round(tally.seconds, 6),
+                "messages_per_second": round(tally.rate, 3),
+                "is_confirmed": tally.is_confirmed,
+            }
+        )
+        return
+    what = f"{plural(tally.messages, 'message')}, {size(tally.size_bytes)}"
+    if not tally.receivers:
+        note(f"{what}: nobody subscribes to {subject}, nothing was sent")
+        return
+    unheard = f" ({tally.unheard:,} while nobody listened)" if tally.unheard else ""
+    speed = f"in {tally.seconds:.3f} s, {tally.rate:,.0f} messages/s"
+    note(f"{what}{unheard} to {plural(tally.receivers, 'receiver')} {speed}")
+
+
+def _tell_slow_consumers(event: hubbub.Event) -> None:
+    if isinstance(event, hubbub.SlowConsumer | hubbub.LinkDown | hubbub.LinkUp):
+        note(str(event))

@@ -1,0 +1,57 @@
+"""What commands that are on the bus have in common: a node, and an orderly end."""
+
+import gc
+import logging
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import hubbub
+from hubbub.cli.terminal import escape, note
+from hubbub.links.interfaces import choose
+
+EXIT_LOST = 3
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+EXIT_BROKEN_PIPE = 141
+
+
+def open_node(domain: str | None, interface: str | None, log: str | None) -> hubbub.Node:
+    """Open the node of a command."""
+    end_on_sigterm()
+    set_up_log(is_wanted=log is not None)
+    node = hubbub.open(domain=domain, interface=interface, log=log)
+    if interface is None and choose(None)[0].is_loopback:
+        note("no LAN here: only processes of this host are heard")
+    # What was made at start-up lives as long as the command: no collection need look at it again.
+    gc.collect()
+    gc.freeze()
+    return node
+
+
+class _SafeFormatter(logging.Formatter):
+    """Escape every line: names of peers and subjects are in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(map(escape, super().format(record).splitlines()))
+
+
+def set_up_log(*, is_wanted: bool) -> None:
+    """Send the library's log to stderr; unless it is wanted, only what is broken.
+
+    Its warnings are events, which commands tell in their own way.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_SafeFormatter("%(asctime)s %(name)s %(message)s"))
+    handler.setLevel(logging.DEBUG if is_wanted else logging.ERROR)
+    logging.getLogger("hubbub").addHandler(handler)
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end a command as an exception does: what is open is closed on the way out."""
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(EXIT_TERMINATED)
