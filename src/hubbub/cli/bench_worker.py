@@ -1,0 +1,306 @@
+"""One process of `hubbub bench`: `python -m hubbub.cli.bench_worker ROLE PLAN`.
+
+It says `ready` on standard output, does its part, and says its outcome; both are a line. The
+parent holds its standard input: a line `stop` ends the measurement, and its end (the parent is
+gone, however it went) ends the process. So nothing stays behind.
+"""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+import hubbub
+from hubbub.cli.bench_plan import LATENCY, Outcome, Plan, quantiles
+from hubbub.cli.pace import Pace
+from hubbub.cli.session import set_up_log
+
+DATA, PING, PONG = "/bench/data", "/bench/ping", "/bench/pong"
+END = b""  # The last message of a run is empty: order makes it the last to arrive.
+MEETING_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 5.0
+FLUSH_TIMEOUT_S = 10.0
+QUEUED_BYTES = 64 << 20
+_SAMPLE_EVERY = 16  # Messages: a sample of each would slow down what it measures.
+
+
+def main() -> None:
+    """Play the role of the first argument in the plan of the second."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent hears Ctrl-C and ends us.
+    set_up_log(is_wanted=False)
+    role, plan = sys.argv[1], msgspec.json.decode(sys.argv[2], type=Plan)
+    stop = threading.Event()
+    threading.Thread(target=_listen_to_parent, args=(stop,), daemon=True).start()
+    try:
+        outcome = _play(role, plan, stop)
+    except hubbub.HubbubError as error:
+        outcome = Outcome(error=str(error))
+    _say(msgspec.json.encode(outcome).decode())
+
+
+def _listen_to_parent(stop: threading.Event) -> None:
+    for _ in sys.stdin:
+        stop.set()
+    os._exit(1)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _play(role: str, plan: Plan, stop: threading.Event) -> Outcome:
+    faults = hubbub.Faults(loss=plan.loss, direction="in") if plan.loss else None
+    with hubbub.open(
+        f"bench-{role}", domain=plan.domain, interface=plan.interface, faults=faults
+    ) as node:
+        gc.collect()
+        gc.freeze()
+        if role == "publisher":
+            part = _ping if plan.benchmark == LATENCY else _publish
+        else:
+            part = _answer if plan.benchmark == LATENCY and role == "subscriber-0" else _subscribe
+        return part(node, plan, stop)
+
+
+def _publish(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+    """Publish for the time of the plan, then wait until everybody has everything."""
+    publisher = _meet(node, plan, DATA)
+    payload = bytes(range(256)) * (plan.size // 256 + 1)
+    payload = payload[: plan.size]
+    pace = Pace(plan.rate) if plan.rate else None
+    messages = 0
+    cpu_s, start_s = time.process_time(), time.monotonic()
+    end_s = start_s + plan.seconds
+    while time.monotonic() < end_s and not stop.is_set():
+        if pace is not None:
+            pace.wait()
+        publisher.publish(payload)
+        messages += 1
+    publisher.publish(END)
+    node.flush(FLUSH_TIMEOUT_S)
+    statistics = node.statistics().channels[0]
+    return Outcome(
+        messages=messages,
+        seconds=time.monotonic() - start_s,
+        repairs=statistics.repairs_sent,
+        naks=statistics.naks_sent,
+        cpu_seconds=time.process_time() - cpu_s,
+    )
+
+
+def _meet(node: hubbub.Node, plan: Plan, subject: str) -> hubbub.Publisher:
+    publisher = node.publisher(subject)
+    if not publisher.wait_for_subscribers(plan.subscribers, MEETING_TIMEOUT_S):
+        raise hubbub.LinkError(
+            f"{publisher.receivers} of {plan.subscribers} subscribers after {MEETING_TIMEOUT_S} s;"
+            f" see `hubbub doctor --interface {plan.interface}`"
+        )
+    _say("ready")
+    return publisher
+
+
+class Count:
+    """Check and count what one subscriber gets."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.duplicates = 0
+        self.samples_ns: list[int] = []
+        self.first_ns = 0
+        self.last_ns = 0
+        self._newest = 0
+
+    def take(self, message: hubbub.Message) -> bool:
+        """Take a message; True: it was the last."""
+        if message.sequence <= self._newest:
+            self.duplicates += 1
+            return False
+        self._newest = message.sequence
+        if not self.messages:
+            self.first_ns = message.received_ns
+        if not message.payload:
+            self.last_ns = message.received_ns
+            return True
+        self.messages += 1
+        if not self.messages % _SAMPLE_EVERY or self.messages < _SAMPLE_EVERY:
+            self.last_ns = message.received_ns
+            self.samples_ns.append(message.received_ns - message.published_ns)
+        return False
+
+
+def _subscribe(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+    """Receive until the last message, or until told to stop."""
+    count = Count()
+    cpu_s = time.process_time()
+    subject = PING if plan.benchmark == LATENCY else DATA
+    dropped = _receive(node, plan, subject, count.take, stop)
+    statistics = node.statistics().channels[0]
+    return Outcome(
+        messages=count.messages,
+        duplicates=count.duplicates,
+        dropped=dropped,
+        seconds=(count.last_ns - count.first_ns) / 1e9,
+        repairs=statistics.repairs_sent,
+        naks=statistics.naks_sent,
+        cpu_seconds=time.process_time() - cpu_s,
+        quantiles_ns=quantiles(count.samples_ns),
+        longest_ns=max(count.samples_ns, default=0),
+    )
+
+
+def _receive(
+    node: hubbub.Node,
+    plan: Plan,
+    subject: str,
+    take: Callable[[hubbub.Message], bool],
+    stop: threading.Event,
+) -> int:
+    """Receive in the way of the plan until `take` says it was the last; return what was dropped."""
+    queue = max(1024, min(1_000_000, QUEUED_BYTES // max(1, plan.size)))
+    if plan.mode == "inline":
+        subscription = node.subscribe(
+            subject, lambda message: stop.set() if take(message) else None, inline=True, queue=queue
+        )
+        _say("ready")
+        stop.wait()
+        return subscription.dropped
+    subscription = node.subscribe(subject, queue=queue)
+
+    def close_when_told() -> None:
+        stop.wait()
+        subscription.close()
+
+    threading.Thread(target=close_when_told, daemon=True).start()
+    _say("ready")
+    for message in subscription:
+        if take(message):
+            break
+    return subscription.dropped
+
+
+def _answer(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+    """Send every message back."""
+    publisher = node.publisher(PONG)
+    cpu_s = time.process_time()
+    answered = 0
+
+    def take(message: hubbub.Message) -> bool:
+        nonlocal answered
+        if not message.payload:
+            return True
+        publisher.publish(message.payload)
+        answered += 1
+        return False
+
+    _receive(node, plan, PING, take, stop)
+    statistics = node.statistics().channels[0]
+    return Outcome(
+        messages=answered,
+        repairs=statistics.repairs_sent,
+        naks=statistics.naks_sent,
+        cpu_seconds=time.process_time() - cpu_s,
+    )
+
+
+def _ping(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+    """Measure round trips, one after the other."""
+    pongs: hubbub.Subscription | None = None
+    if plan.mode == "receive":
+        pongs = node.subscribe(PONG)
+    pinger = Pinger(plan, stop)
+    if pongs is None:
+        node.subscribe(PONG, pinger.take, inline=True)
+    publisher = pinger.publisher = _meet(node, plan, PING)
+    cpu_s, start_s = time.process_time(), time.monotonic()
+    pinger.run(pongs)
+    seconds = time.monotonic() - start_s
+    publisher.publish(END)
+    node.flush(FLUSH_TIMEOUT_S)
+    statistics = node.statistics().channels[0]
+    return Outcome(
+        messages=pinger.sent,
+        dropped=pinger.sent - len(pinger.samples_ns),
+        duplicates=pinger.duplicates,
+        seconds=seconds,
+        repairs=statistics.repairs_sent,
+        naks=statistics.naks_sent,
+        cpu_seconds=time.process_time() - cpu_s,
+        quantiles_ns=quantiles(pinger.samples_ns),
+        longest_ns=max(pinger.samples_ns, default=0),
+    )
+
+
+class Pinger:
+    """Send a message, wait for its answer, send the next."""
+
+    publisher: hubbub.Publisher
+
+    def __init__(self, plan: Plan, stop: threading.Event) -> None:
+        self.sent = 0
+        self.duplicates = 0
+        self.samples_ns: list[int] = []
+        self._payload = bytes(plan.size)
+        self._pace = Pace(plan.rate) if plan.rate else None
+        self._end_s = time.monotonic() + plan.seconds + MEETING_TIMEOUT_S
+        self._seconds = plan.seconds
+        self._stop = stop
+        self._answered = threading.Event()
+        self._sent_ns = 0
+        self._newest = 0
+
+    def run(self, pongs: hubbub.Subscription | None) -> None:
+        """Go on until the time is over, or an answer does not come."""
+        self._end_s = time.monotonic() + self._seconds
+        while not self._is_over():
+            if self._pace is not None:
+                self._pace.wait()
+            self._answered.clear()
+            self._send()
+            if pongs is None:
+                if not self._wait_inline():
+                    return
+            elif (message := pongs.receive(ANSWER_TIMEOUT_S)) is None:
+                return
+            else:
+                self._count(message)
+
+    def take(self, message: hubbub.Message) -> None:
+        """Take an answer on the I/O thread; unless paced, send the next from there as well."""
+        self._count(message)
+        if self._pace is None and not self._is_over():
+            self._send()
+        else:
+            self._answered.set()
+
+    def _wait_inline(self) -> bool:
+        """Wait for the end of a chain of round trips; False: it broke."""
+        sent = -1
+        while not self._answered.wait(ANSWER_TIMEOUT_S):
+            if sent == self.sent:
+                return False
+            sent = self.sent
+        return True
+
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._end_s or self._stop.is_set()
+
+    def _send(self) -> None:
+        self.sent += 1
+        self._sent_ns = time.perf_counter_ns()
+        self.publisher.publish(self._payload)
+
+    def _count(self, message: hubbub.Message) -> None:
+        if message.sequence <= self._newest:
+            self.duplicates += 1
+            return
+        self._newest = message.sequence
+        self.samples_ns.append(time.perf_counter_ns() - self._sent_ns)
+
+
+if __name__ == "__main__":
+    main()
