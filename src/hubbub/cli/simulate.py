@@ -1,0 +1,182 @@
+"""`hubbub simulate`: run the protocol under virtual time, by scenario and seed."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hubbub.cli.options import Json
+from hubbub.cli.progress import Progress
+from hubbub.cli.session import EXIT_INTERRUPTED, end_on_sigterm
+from hubbub.cli.terminal import escape, note, plural, print_json
+from hubbub.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from hubbub.simulation import Result
+
+ALL = "all"
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the seeds of one scenario went."""
+
+    runs: int = 0
+    virtual_seconds: float = 0.0
+    failures: "list[Result]" = field(default_factory=list)
+
+
+def simulate(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option("--scenario", "-s", metavar="NAME|all", help="Which to run; may be repeated."),
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option(metavar="A:B", help="From A up to, but without, B; or a single seed.")
+    ] = "0:100",
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=0, help="Processes at once; 0: one a processor.")
+    ] = 0,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="Print the scenarios and what they show, and exit.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run scenarios under virtual time, each seed with its own faults.
+
+    The same scenario and seed do the same again, always. Exits with 1 if any run failed.
+    """
+    from hubbub.simulation import list_scenarios, run_many
+
+    known = list_scenarios()
+    if show_list:
+        _print_scenarios(known, as_json)
+        return
+    names = _choose(scenario or [ALL], known)
+    numbers = parse_seeds(seeds)
+    end_on_sigterm()
+    tallies = {name: Tally() for name in names}
+    results = run_many(names, numbers, jobs=jobs or os.cpu_count() or 1)
+    is_interrupted = _collect(results, tallies, len(names) * len(numbers), as_json)
+    (_print_summary_json if as_json else _print_summary)(tallies, seeds, is_interrupted)
+    if is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    raise typer.Exit(1 if any(tally.failures for tally in tallies.values()) else 0)
+
+
+def parse_seeds(text: str) -> range:
+    """Read `A:B` or a single seed."""
+    first, colon, end = text.partition(":")
+    try:
+        seeds = range(int(first), int(end) if colon else int(first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds or seeds[0] < 0:
+        raise ConfigurationError(
+            f"seeds {text!r}: write A:B with 0 <= A < B (B itself is not run), or a single seed"
+        )
+    return seeds
+
+
+def _choose(wanted: list[str], known: dict[str, str]) -> list[str]:
+    unknown = [name for name in wanted if name != ALL and name not in known]
+    if unknown:
+        raise ConfigurationError(
+            f"no scenario {', '.join(unknown)}; there are {ALL}, {', '.join(known)}"
+        )
+    return list(known) if ALL in wanted else list(dict.fromkeys(wanted))
+
+
+def _collect(
+    results: "Iterable[Result]", tallies: dict[str, Tally], total: int, as_json: bool
+) -> bool:
+    """Count results as they come, failures shown at once; True: interrupted."""
+    done = failed = 0
+    with Progress(total) as progress:
+        try:
+            for result in results:
+                tally = tallies[result.scenario]
+                tally.runs += 1
+                tally.virtual_seconds += result.virtual_seconds
+                done += 1
+                if not result.ok:
+                    failed += 1
+                    tally.failures.append(result)
+                    if not as_json:
+                        _print_failure(result)
+                progress.show(done, f"{result.scenario}, {failed} failed")
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _print_failure(result: "Result") -> None:
+    print(f"FAILED {result.scenario}, seed {result.seed}:")
+    for line in result.failure.splitlines():
+        print(f"    {escape(line)}")
+    print(f"    again: hubbub simulate --scenario {result.scenario} --seeds {result.seed}")
+
+
+def _print_summary(tallies: dict[str, Tally], seeds: str, is_interrupted: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("scenario", no_wrap=True)
+    for title in ("runs", "failed", "virtual seconds"):
+        table.add_column(title, justify="right")
+    table.add_column("failing seeds")
+    for name, tally in tallies.items():
+        failing = ", ".join(str(one.seed) for one in tally.failures)
+        seconds = f"{tally.virtual_seconds:,.0f}"
+        table.add_row(name, str(tally.runs), str(len(tally.failures)), seconds, failing)
+    Console(highlight=False).print(table)
+    runs = sum(tally.runs for tally in tallies.values())
+    failed = sum(len(tally.failures) for tally in tallies.values())
+    print(
+        f"{plural(runs, 'run')} of seeds {seeds}: {f'{failed} failed' if failed else 'all green'}"
+    )
+    if is_interrupted:
+        note("interrupted: the table holds what was done until then")
+
+
+def _print_summary_json(tallies: dict[str, Tally], seeds: str, is_interrupted: bool) -> None:
+    failures = [_failure_fields(one) for tally in tallies.values() for one in tally.failures]
+    print_json(
+        {
+            "seeds": seeds,
+            "runs": sum(tally.runs for tally in tallies.values()),
+            "failed": len(failures),
+            "is_interrupted": is_interrupted,
+            "failures": failures,
+            "scenarios": {
+                name: {
+                    "runs": tally.runs,
+                    "failed": len(tally.failures),
+                    "failing_seeds": [one.seed for one in tally.failures],
+                    "virtual_seconds": round(tally.virtual_seconds, 3),
+                }
+                for name, tally in tallies.items()
+            },
+        }
+    )
+
+
+def _failure_fields(result: "Result") -> dict[str, Any]:
+    return {
+        "scenario": result.scenario,
+        "seed": result.seed,
+        "reason": result.failure,
+        "trace_hash": result.trace_hash,
+    }
+
+
+def _print_scenarios(known: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        print_json(known)
+        return
+    width = max(map(len, known))
+    for name, text in known.items():
+        print(f"{name:{width}}  {text.partition(chr(10))[0]}")

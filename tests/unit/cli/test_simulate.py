@@ -1,0 +1,56 @@
+import json
+
+import pytest
+
+from hubbub.cli import simulate
+from hubbub.cli.simulate import Tally, parse_seeds
+from hubbub.errors import ConfigurationError
+from hubbub.simulation import Result
+
+
+def make_result(seed: int, failure: str = "") -> Result:
+    return Result("loss", seed, not failure, failure, f"hash{seed}", 2.5, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("0:3", range(3)), ("5:6", range(5, 6)), ("7", range(7, 8))]
+)
+def test_seeds_are_a_half_open_range_or_one(text: str, seeds: range) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", ":", "a:b", "3:3", "5:2", "-1:2", "1:2:3", "0:"])
+def test_seeds_that_are_none_are_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="write A:B"):
+        parse_seeds(text)
+
+
+def test_failure_is_shown_at_once_with_how_to_see_it_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tallies = {"loss": Tally()}
+    results = [make_result(1), make_result(2, "at 1 s: \x1b lost\nsecond line")]
+    assert not simulate._collect(results, tallies, 2, as_json=False)
+    shown = capsys.readouterr().out
+    assert "FAILED loss, seed 2:\n    at 1 s: \\x1b lost\n    second line\n" in shown
+    assert "hubbub simulate --scenario loss --seeds 2\n" in shown
+    assert tallies["loss"].runs == 2
+    assert [one.seed for one in tallies["loss"].failures] == [2]
+
+
+def test_summary_names_failing_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    tallies = {"loss": Tally(3, 7.5, [make_result(1, "x"), make_result(2, "y")]), "calm": Tally(3)}
+    simulate._print_summary(tallies, "0:3", is_interrupted=False)
+    shown = capsys.readouterr().out
+    assert "1, 2" in shown
+    assert shown.endswith("6 runs of seeds 0:3: 2 failed\n")
+
+
+def test_summary_for_programs_has_seed_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    simulate._print_summary_json({"loss": Tally(3, 7.5, [make_result(1, "x")])}, "0:3", False)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["runs"], told["failed"]) == (3, 1)
+    assert told["failures"] == [
+        {"scenario": "loss", "seed": 1, "reason": "x", "trace_hash": "hash1"}
+    ]
+    assert told["scenarios"]["loss"]["failing_seeds"] == [1]
