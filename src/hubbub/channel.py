@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from hubbub.errors import ConfigurationError
+from hubbub.links.opening import check_options
 from hubbub.protocol.settings import Settings
 from hubbub.subjects import check_pattern
 
@@ -29,10 +30,13 @@ class Channel:
     settings: Settings | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work; the link checks group and port."""
+        """Refuse what cannot work, and write the group as all write it."""
         check_pattern(self.subjects)
-        if not isinstance(self.port, int) or not 0 < self.port < 65536:
-            raise ConfigurationError(f"port={self.port!r} is not between 1 and 65535")
+        for name in ("port", "ttl"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigurationError(f"{name}={value!r} is not a whole number")
+        object.__setattr__(self, "group", check_options(self.group, self.port, self.ttl, 0))
 
     @property
     def name(self) -> str:

@@ -1,12 +1,11 @@
 """A channel that a node has joined: its driver, its subscriptions, its end."""
 
-from collections.abc import Callable
 from random import Random, SystemRandom
 from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubbub.channel import Channel
-from hubbub.events import Event, PeerJoined, SchemaMismatch
+from hubbub.events import Event, SchemaMismatch
 from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
@@ -36,12 +35,9 @@ class Sink(NamedTuple):
 class Connection:
     """One channel of one node; `node.connect` makes it, `close` leaves the channel."""
 
-    def __init__(
-        self, node: "Node", channel: Channel, on_event: Callable[[Event], object] | None
-    ) -> None:
+    def __init__(self, node: "Node", channel: Channel) -> None:
         self.channel = channel
         self.name = channel.name
-        self.on_event = on_event
         self._node = node
         self._matcher: Matcher[Sink] = Matcher()
         settings = channel.settings or node.settings
@@ -57,8 +53,8 @@ class Connection:
             window_bytes=link.window_bytes,
         )  # fmt: skip
         self.name = link.channel
-        dispatcher = Dispatcher(self._match, node._emit)
-        self.driver = Driver(core, link, shared(), dispatcher)
+        dispatcher = Dispatcher(self._match, self._emit)
+        self.driver = Driver(core, link, shared(), dispatcher, node._forked)
 
     def start(self, switch_interval_ms: float | None) -> None:
         """Begin to send and receive."""
@@ -67,12 +63,14 @@ class Connection:
         names = ", ".join(interface.name for interface in link.interfaces)
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
 
-    def add(self, pattern: str, sink: Sink) -> object:
-        """Receive what matches a pattern; returns a handle for `remove`."""
-        handle = self._matcher.add(pattern, sink)
+    def place(self, pattern: str, sink: Sink) -> object:
+        """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""
+        return self._matcher.add(pattern, sink)
+
+    def subscribe(self, pattern: str) -> None:
+        """Tell the others that this pattern is wanted."""
         self.driver.call(self.driver.core.subscribe, pattern)
         self.refresh_own_topics()
-        return handle
 
     def remove(self, pattern: str, handle: Any) -> None:
         """Receive it no longer."""
@@ -106,15 +104,15 @@ class Connection:
         topic.sinks = tuple(sink for sink in sinks if not self._is_mismatch(topic, sink))
         topic.generation = generation
 
+    def _emit(self, event: Event) -> None:
+        """Log and report an event; no lock is held, for a log may end in code of the user's."""
+        self.driver.journal.note(event)
+        self._node._emit(event)
+
     @staticmethod
     def _is_mismatch(topic: DeliveredTopic, sink: Sink) -> bool:
         is_typed = bool(sink.schema.hash and topic.schema_hash)
         return is_typed and sink.schema.hash != topic.schema_hash
-
-    def joined_peers(self) -> list[PeerJoined]:
-        """Return an event for every peer that is here."""
-        with self.driver.lock:
-            return self.driver.core.joined_peers()
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until all receivers have everything."""

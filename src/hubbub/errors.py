@@ -9,9 +9,9 @@
     |-- LinkError             the operating system refused an interface, a group or a socket
     `-- MissingExtra          a command needs a package that is not installed
 
-What a peer sends never raises: it is counted by reason (`hubbub.protocol.drops`). Our own invariants
-are asserted. So an exception of this tree always means that the caller can do something about it, and
-its text states the value, the bound and what to do.
+What a peer sends never raises: it is counted by reason (`drops` in `statistics()`). Our own
+invariants are asserted. So an exception of this tree always means that the caller can do something
+about it, and its text states the value, the bound and what to do.
 """
 
 

@@ -22,8 +22,8 @@ class Source(NamedTuple):
 class Message(NamedTuple):
     """One message, as published, with what the bus knows about its way.
 
-    `payload` is `bytes` (or, with `type=`, the decoded value). `sequence` counts the messages of this
-    subject at this source. `published_ns` is the publisher's wall clock, `received_ns` ours.
+    `payload` is `bytes` (or, with `type=`, the decoded value). `sequence` counts the messages of
+    this subject at this source. `published_ns` is the publisher's wall clock, `received_ns` ours.
     `context` is what was given to `subscribe()`.
     """
 

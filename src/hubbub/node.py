@@ -1,8 +1,7 @@
 """A node: what `hubbub.open` returns, and where channels, publishers and subscriptions meet."""
 
-import logging
-from collections import deque
 from collections.abc import Callable, Iterable
+from threading import Lock, Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -11,13 +10,12 @@ from hubbub.channel import Channel
 from hubbub.connection import Connection, Sink
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import Event
-from hubbub.limits import (
-    QUEUE_MESSAGES,
-)
+from hubbub.limits import QUEUE_MESSAGES
 from hubbub.links.faults import Faults
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
+from hubbub.runtime.listeners import Listener, Listeners
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.pool import Pool
@@ -26,9 +24,8 @@ from hubbub.statistics import NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
 
-Listener = Callable[[Event], object]
+_LAST_CALLBACKS_S = 0.2
 _log = logger_of("subscription")
-_events_log = logging.getLogger("hubbub.events")
 
 
 class PatternHandle(NamedTuple):
@@ -77,14 +74,14 @@ class Node:
         self._switch_interval_ms = switch_interval_ms
         self._loop = shared()
         self._pool = Pool(self._call_at, delivery_threads_max)
-        self._event_lane = self._pool.lane(self._run_listeners)
-        self._event_queue: deque[tuple[Listener, Event]] = deque()
+        self._listeners = Listeners(self._pool)
         self._connections: dict[str, Connection] = {}
         self._subscriptions: dict[Subscription, list[PatternHandle]] = {}
         self._publishers: list[Publisher] = []
         self._shortcuts: dict[str, Publisher] = {}
-        self._listeners: list[Listener] = []
-        self._is_closed = False
+        self._deafen: dict[object, Callable[[], None]] = {}  # Ends the listener of an object.
+        self._placing = Lock()
+        self._closed_reason: str | None = None
 
     # Channels.
 
@@ -93,13 +90,15 @@ class Node:
         self._refuse_closed()
         if channel.name in self._connections:
             raise ConfigurationError(f"this node is on channel {channel.name} already")
-        connection = Connection(self, channel, on_event)
-        self._connections[channel.name] = connection
+        connection = Connection(self, channel)
+        if self._connections.setdefault(channel.name, connection) is not connection:
+            connection.driver.link.close()
+            raise ConfigurationError(f"this node is on channel {channel.name} already")
+        self._listeners.add(on_event, channel=connection.name, owner=connection)
         connection.start(self._switch_interval_ms)
         for handles in list(self._subscriptions.values()):
-            for handle in handles:
-                if self._applies(handle.subscription, connection):
-                    handle.places[connection] = self._place(handle, connection)
+            for handle in list(handles):
+                self._place(handle, connection)
         return connection
 
     @property
@@ -143,9 +142,11 @@ class Node:
         self._refuse_closed()
         check_subject(subject)
         connection = self._connection_of(channel, subject)
-        publisher = Publisher(
-            self, connection.driver, subject, is_reliable=reliable, kind=type, on_event=on_event
-        )
+        publisher = Publisher(self, connection.driver, subject, is_reliable=reliable, kind=type)
+        if on_event is not None:
+            self._deafen[publisher] = self._listeners.add(
+                on_event, channel=connection.name, owner=publisher
+            )
         connection.refresh_own_topics()
         self._publishers.append(publisher)
         return publisher
@@ -158,6 +159,7 @@ class Node:
         return publisher.publish(payload)
 
     def _forget_publisher(self, publisher: Publisher) -> None:
+        self._deafen.pop(publisher, _nothing)()
         if publisher in self._publishers:
             self._publishers.remove(publisher)
         if self._shortcuts.get(publisher.subject) is publisher:
@@ -194,6 +196,11 @@ class Node:
             channel=None if channel is None else self._named(channel),
         )  # fmt: skip
         self._subscriptions[subscription] = []
+        if on_event is not None:
+            where = None if subscription.channel is None else subscription.channel.name
+            self._deafen[subscription] = self._listeners.add(
+                on_event, channel=where, owner=subscription
+            )
         for each in patterns:
             subscription.add(each, context)
         return subscription
@@ -202,32 +209,39 @@ class Node:
         self._refuse_closed()
         check_pattern(pattern)
         handle = PatternHandle(subscription, pattern, {}, context)
-        for connection in list(self._connections.values()):
-            if self._applies(subscription, connection):
-                handle.places[connection] = self._place(handle, connection)
         self._subscriptions.setdefault(subscription, []).append(handle)
+        for connection in self.channels:
+            self._place(handle, connection)
         _log.debug("subscribed to %s", pattern)
         return handle
 
-    def _place(self, handle: PatternHandle, connection: Connection) -> object:
-        schema = schema_of(handle.subscription.type)
-        return connection.add(handle.pattern, Sink(handle.subscription, handle.context, schema))
-
-    @staticmethod
-    def _applies(subscription: Subscription, connection: Connection) -> bool:
-        return subscription.channel is None or subscription.channel is connection
+    def _place(self, handle: PatternHandle, connection: Connection) -> None:
+        """Let a pattern hear a channel: once, though a thread that connects may want it, too."""
+        subscription = handle.subscription
+        if subscription.channel not in (None, connection):
+            return
+        sink = Sink(subscription, handle.context, schema_of(subscription.type))
+        with self._placing:
+            is_removed = handle not in self._subscriptions.get(subscription, ())
+            if is_removed or connection in handle.places:
+                return
+            handle.places[connection] = connection.place(handle.pattern, sink)
+        connection.subscribe(handle.pattern)
 
     def _remove_pattern(self, handle: PatternHandle) -> None:
-        for connection, place in handle.places.items():
+        with self._placing:
+            places = dict(handle.places)
+            handle.places.clear()
+            handles = self._subscriptions.get(handle.subscription, [])
+            if handle in handles:
+                handles.remove(handle)
+        for connection, place in places.items():
             connection.remove(handle.pattern, place)
-        handle.places.clear()
-        handles = self._subscriptions.get(handle.subscription)
-        if handles is not None and handle in handles:
-            handles.remove(handle)
         _log.debug("unsubscribed from %s", handle.pattern)
 
     def _forget(self, subscription: Subscription) -> None:
         self._subscriptions.pop(subscription, None)
+        self._deafen.pop(subscription, _nothing)()
 
     # Events.
 
@@ -236,53 +250,17 @@ class Node:
 
         Returns a function that ends it.
         """
-        self._listeners.append(listener)
-        for connection in self.channels:
-            for event in connection.joined_peers():
-                self._event_queue.append((listener, event))
-        self._event_lane.notify()
-
-        def stop() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return stop
+        return self._listeners.add(listener)
 
     def _emit(self, event: Event, subscription: Subscription | None = None) -> None:
         """Report an event of one subscription, or of a whole channel."""
-        listeners = list(self._listeners)
-        if subscription is not None:
-            listeners += [subscription.on_event] if subscription.on_event else []
-        else:
-            listeners += self._listeners_of(event.channel)
-        self._event_queue.extend((listener, event) for listener in listeners)
-        if listeners:
-            self._event_lane.notify()
-
-    def _listeners_of(self, channel: str) -> list[Listener]:
-        connection = self._connections.get(channel)
-        found = [connection.on_event] if connection is not None else []
-        found += [p.on_event for p in self._publishers if p._driver.link.channel == channel]
-        found += [s.on_event for s in list(self._subscriptions) if s.channel in (None, connection)]
-        return [listener for listener in found if listener is not None]
-
-    def _run_listeners(self) -> bool:
-        """Call listeners, one event after the other; what one raises hurts nobody."""
-        for _ in range(64):
-            try:
-                listener, event = self._event_queue.popleft()
-            except IndexError:
-                return False
-            try:
-                listener(event)
-            except Exception:
-                _events_log.exception("a listener failed on: %s", event)
-        return True
+        self._listeners.emit(event, subscription)
 
     # The end, and what is known.
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything published is with all receivers; False: not within the timeout."""
+        self._refuse_closed()
         deadline = None if timeout is None else monotonic() + timeout
         for connection in self.channels:
             left = None if deadline is None else max(0.0, deadline - monotonic())
@@ -292,29 +270,55 @@ class Node:
 
     def close(self, linger_ms: float | None = None) -> None:
         """Leave: send what is pending, say goodbye, serve repairs for at most `linger_ms`."""
-        if self._is_closed:
+        if self._closed_reason is not None:
             return
-        self._is_closed = True
+        self._closed_reason = "closed"
         linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
         for publisher in list(self._publishers):
             publisher.close()
-        for connection in self.channels:
-            connection.close_at(monotonic() + linger_s)
+        connections, deadline = self.channels, monotonic() + linger_s
+        for connection in connections:
+            connection.close_at(deadline)
         for subscription in list(self._subscriptions):
             subscription.close_from_node("the node is closed")
         self._subscriptions.clear()
-        self._pool.close(0.2)
+        if self._loop.is_loop_thread():
+            # An inline callback closes the node: the channels end after it has returned.
+            Thread(target=self._end, args=(connections, linger_s), daemon=True).start()
+        else:
+            self._end(connections, 0)
+
+    def _end(self, connections: tuple[Connection, ...], linger_s: float) -> None:
+        """Report the last events, then end the threads that report."""
+        for connection in connections:
+            connection.driver.closed.wait(linger_s)
+        self._pool.close(_LAST_CALLBACKS_S)
 
     def _connection_closed(self, connection: Connection) -> None:
-        for handles in self._subscriptions.values():
-            for handle in handles:
-                handle.places.pop(connection, None)
+        """Let go of a channel: what was only for it ends, too."""
         self._connections.pop(connection.name, None)
+        for subscription, handles in list(self._subscriptions.items()):
+            for handle in list(handles):
+                handle.places.pop(connection, None)
+            if subscription.channel is connection:
+                subscription.close_from_node(f"the channel {connection.name} is closed")
+                self._forget(subscription)
+        for publisher in list(self._publishers):
+            if publisher.channel == connection.name:
+                publisher.close()
+
+    def _forked(self, reason: str) -> None:
+        """Refuse everything in a forked child; no lock of the parent's threads is touched."""
+        self._closed_reason = reason
+        self._pool.forked()
+        self._listeners.forked()
+        for subscription in list(self._subscriptions):
+            subscription.forked()
 
     @property
     def is_closed(self) -> bool:
         """Tell whether the node is closed."""
-        return self._is_closed
+        return self._closed_reason is not None
 
     def statistics(self) -> NodeStatistics:
         """Return everything the tools show, as a frozen snapshot."""
@@ -341,12 +345,16 @@ class Node:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"on {', '.join(self._connections)}"
+        state = "closed" if self.is_closed else f"on {', '.join(self._connections)}"
         return f"<Node {self.name} {state}>"
 
     def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self._loop.call_at(deadline_ns, function)
 
     def _refuse_closed(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"node {self.name} is closed")
+        if self._closed_reason is not None:
+            raise ClosedError(f"node {self.name} cannot be used: {self._closed_reason}")
+
+
+def _nothing() -> None:
+    """Stand in for a listener that is not there."""

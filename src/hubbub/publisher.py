@@ -74,6 +74,12 @@ class Publisher:
         receivers = topic.receivers
         if not receivers and not topic.sinks and not self._sender.is_held:
             return self._publish_to_nobody()
+        if (
+            not cells
+            and not framer.is_busy
+            and self._driver.send_single(self._sender, topic, payload)
+        ):
+            return receivers
         cells += (topic, payload, time_ns())
         if len(cells) >= framer.flush_cells:
             self._driver.flush(monotonic_ns())

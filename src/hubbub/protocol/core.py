@@ -25,6 +25,7 @@ from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.sender import Sender
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
@@ -129,6 +130,28 @@ class Core:
             if tail_ns is not None and tail_ns < self._due_ns:
                 self._due_ns = tail_ns
         return burst
+
+    def single(
+        self, now: int, sender: Sender, topic: OutgoingTopic, payload: bytes, published_ns: int
+    ) -> bytes | None:
+        """Make the frame of one message if nothing else is to be sent; else None."""
+        if self.endpoint.control or self.outgoing.bucket is not None:
+            return None
+        frame = sender.single(now, topic, payload, published_ns)
+        tail_ns = sender.tail_ns
+        if tail_ns is not None and tail_ns < self._due_ns:
+            self._due_ns = tail_ns
+        return frame
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether there is certainly nothing to send."""
+        if self.endpoint.control:
+            return False
+        for sender in self.outgoing.senders.values():
+            if sender.framer.cells or sender.framer.large or sender.repairs:
+                return False
+        return True
 
     def deadline(self) -> int | None:
         """Return when `advance` must be called."""

@@ -43,6 +43,7 @@ class Flow:
     def __init__(self, slow_ns: int) -> None:
         self.slow_ns = slow_ns
         self.receivers: dict[bytes, ReceiverState] = {}
+        self.has_present = False  # Whether anybody is there to hear.
         self.limit: int | None = None  # The position not to be passed; None: nobody conforms.
         self.acknowledged = 0  # Every owed receiver has all frames before this one.
         self.grtt_ns = GRTT_START
@@ -132,11 +133,6 @@ class Flow:
             state.contiguous >= next_frame for state in self.receivers.values() if not state.is_lost
         )
 
-    @property
-    def has_present(self) -> bool:
-        """Tell whether anybody is there to hear."""
-        return any(not state.is_lost for state in self.receivers.values())
-
     def _holding_back(self) -> list[ReceiverState]:
         return [
             state
@@ -155,6 +151,7 @@ class Flow:
             default=None,
         )
         self.acknowledged = min((state.contiguous for state in states), default=next_frame)
+        self.has_present = any(not state.is_lost for state in states)
 
 
 class TokenBucket:

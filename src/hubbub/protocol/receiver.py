@@ -90,6 +90,8 @@ class Receiver:
         received_ns: int, out: list[Delivery],
     ) -> bool:  # fmt: skip
         """Take a DATA frame (body in `buffer[start:end]`); False if it was not new or not sound."""
+        if sequence == self.next and not (flags & DECLARES or self.held or self.requester.missing):
+            return self._accept_next(sequence, buffer, start, end, received_ns, out)
         if not self._is_new(sequence) or self._is_full(sequence):
             return False
         body = batch.decode(buffer, start, end)
@@ -99,11 +101,39 @@ class Receiver:
         runs, payloads, published_ns, _ = body
         if self.held and (flags & DECLARES or self.held_base != self.base):
             self._release_named(received_ns, out)
+        self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)
+        return True
+
+    def _accept_next(
+        self, sequence: int, buffer: bytes, start: int, end: int,
+        received_ns: int, out: list[Delivery],
+    ) -> bool:  # fmt: skip
+        """Take the very frame that comes next, with nothing missing: the way of nearly all."""
+        body = batch.decode(buffer, start, end)
+        if body is None:
+            return self._refuse_malformed()
+        self.next = sequence + 1
+        self.fresh_bytes += end - start + FRAME_COST_BYTES
+        runs, payloads, published_ns, _ = body
+        if len(runs) == 1:
+            number, first, _ = runs[0]
+            topic = self.topics.get(number)
+            if topic is not None and topic.is_wanted and topic.is_next(first):
+                topic.expected = first + len(payloads)
+                out.append(Delivery(topic, first, payloads, published_ns, received_ns, "multicast"))
+                return True
+        self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)
+        return True
+
+    def _accept_runs(
+        self, sequence: int, runs: list[batch.Run], payloads: list[bytes], published_ns: list[int],
+        received_ns: int, out: list[Delivery],
+    ) -> None:  # fmt: skip
         if len(runs) == 1:
             number, first, _ = runs[0]
             self._accept_run(sequence, number, first, payloads, published_ns, received_ns, out)
             self._settle_topic(sequence, number, received_ns, out)
-            return True
+            return
         at = 0
         for number, first, count in runs:
             stop = at + count
@@ -114,7 +144,6 @@ class Receiver:
         # Only now: a frame may hold two runs of one topic, and the second is not missing.
         for number, _, _ in runs:
             self._settle_topic(sequence, number, received_ns, out)
-        return True
 
     def accept_segment(
         self, now: int, sequence: int, buffer: bytes, start: int, end: int,

@@ -20,7 +20,8 @@ from hubbub.protocol.burst import Burst
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
-from hubbub.wire.batch import RUN_BYTES, Run
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire.batch import RUN_BYTES, Run, encode_single
 from hubbub.wire.control import RANGE_BYTES, Range, to_ranges
 from hubbub.wire.header import (
     ASK,
@@ -112,6 +113,36 @@ class Sender:
         if burst is None and self.repairs:
             burst = self._repair_burst(now)
         return burst
+
+    def single(
+        self, now: int, topic: OutgoingTopic, payload: bytes, published_ns: int
+    ) -> bytes | None:
+        """Make the whole frame of one message on a quiet stream; None: it must take its turn.
+
+        What `next_burst` would make of it, at a third of the cost: this is the way of a round trip.
+        """
+        flow, framer, cache = self.flow, self.framer, self.cache
+        if (
+            flow is None
+            or cache is None
+            or framer.is_busy
+            or framer.cells
+            or framer.large
+            or self.repairs
+            or self.is_held
+            or topic.sinks
+            or not (topic.is_declared and topic.receivers and flow.has_present)
+            or self.is_blocked()
+        ):
+            return None
+        body = encode_single(topic.number, topic.next_sequence, payload, published_ns)
+        topic.next_sequence += 1
+        framer.count_single(now, len(payload))
+        sequence, _, flags = self._number(now, body, 0)
+        self.frames_sent += 1
+        sent_us = now // US & 0xFFFF_FFFF
+        packet = next(self.packet_numbers)
+        return finish(self._prefix(DATA, flags), sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         if self.is_held:

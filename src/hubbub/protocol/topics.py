@@ -108,6 +108,10 @@ class IncomingTopic:
         elif first > self.expected:
             self._abandon_before(first, "expired")
 
+    def is_next(self, first: int) -> bool:
+        """Tell whether a run is the next one, and nothing waits or is lost around it."""
+        return first == self.expected and not (self.waiting or self.gone or self.hole_first)
+
     def stop(self) -> None:
         """Forget the order: nobody here wants this topic any more."""
         self.close_hole()

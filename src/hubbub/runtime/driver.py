@@ -8,6 +8,7 @@ after letting go. Nobody sends more than a few bursts for others; the I/O thread
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from hubbub.errors import Backpressure, ClosedError
@@ -18,6 +19,7 @@ from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.journal import Journal
 from hubbub.runtime.loop import Loop
@@ -29,11 +31,19 @@ _BURSTS_ON_IO_THREAD = 64
 class Driver:
     """Drives one core over one link; an attachment of the I/O thread."""
 
-    def __init__(self, core: Core, link: MulticastLink, loop: Loop, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        core: Core,
+        link: MulticastLink,
+        loop: Loop,
+        dispatcher: Dispatcher,
+        on_fork: Callable[[str], None],
+    ) -> None:
         self.core = core
         self.link = link
         self.loop = loop
         self.dispatcher = dispatcher
+        self._on_fork = on_fork
         self.lock = threading.Lock()
         self.changes = Waiters()  # Whoever waits for room, receivers, or the end.
         self.closed = threading.Event()
@@ -55,11 +65,11 @@ class Driver:
     def readable(self, now: int) -> None:
         """Take in what has come."""
         received = self.link.receive()
+        if self.journal.is_tracing_in:
+            self.journal.trace_in(received)
         with self.lock:
             for buffer, segment_bytes, source in received:
                 self.core.receive(now, buffer, segment_bytes, source)
-            if self.journal.is_tracing_in:
-                self.journal.trace_in(received)
             self._pump(now, _BURSTS_ON_IO_THREAD)
         self._after()
 
@@ -100,12 +110,13 @@ class Driver:
 
     def forked(self) -> None:
         """Refuse everything: this is a forked child."""
-        self.closed_reason = "it belongs to the parent of this forked process"
+        self._refuse("it belongs to the parent of this forked process")
         self.closed.set()
         self.lock = threading.Lock()
         self.changes = Waiters()
         self.dispatcher.forked()
         self.link.close()
+        self._on_fork("it belongs to the parent of this forked process")
 
     def exiting(self) -> None:
         """Close in bounded time: the interpreter ends."""
@@ -129,6 +140,29 @@ class Driver:
             sender.framer.defer_flush()
         self.dispatcher.run()
         self._rearm()
+
+    def send_single(self, sender: Sender, topic: OutgoingTopic, payload: bytes) -> bool:
+        """Send one message of a quiet stream straight away; False: it must take its turn."""
+        if self._stuck is not None or not self.lock.acquire(blocking=False):
+            return False
+        try:
+            now = time.monotonic_ns()
+            frame = self.core.single(now, sender, topic, payload, time.time_ns())
+            if frame is None:
+                return False
+            burst = Burst(None, [frame], 0)
+            if not self.link.send(burst):
+                self._stuck = burst
+                self.loop.watch_writable(self, self.link.writable_fileno(), True)
+            if self.journal.is_tracing_out:
+                self.journal.trace_out(burst)
+        finally:
+            self.lock.release()
+        if sender.framer.cells:
+            self.flush(now)  # Published by others while we held the lock.
+        else:
+            self._rearm()
+        return True
 
     def call(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """Call a method of the core under the lock, then send what it made."""
@@ -159,7 +193,7 @@ class Driver:
         timeout_s = self.core.settings.send_timeout
         if not self.wait(lambda: self.has_room(framer), timeout_s):
             raise Backpressure(
-                f"{len(framer.pending)} messages wait on {self.link.channel}: the receivers did not"
+                f"{framer.pending_count} messages wait on {self.link.channel}: receivers did not"
                 f" make room within send_timeout={timeout_s} s; this message was not sent"
             )
         if self.closed_reason is not None:
@@ -168,7 +202,7 @@ class Driver:
     def has_room(self, framer: Framer) -> bool:
         """Tell whether more may be published; half empty, so that waiting pays."""
         return self.closed_reason is not None or (
-            2 * len(framer.pending) <= framer.backlog_count
+            2 * len(framer.cells) <= framer.backlog_cells
             and 2 * framer.large_bytes <= framer.backlog_bytes
         )
 
@@ -186,12 +220,18 @@ class Driver:
         """End: no thread, no socket is left."""
         if self.closed_reason is not None:
             return
-        self.closed_reason = reason
+        self._refuse(reason)
         self.loop.detach(self)
         self.link.close()
         self.dispatcher.run()
         self.closed.set()
         self.changes.wake_all()
+
+    def _refuse(self, reason: str) -> None:
+        """Send every publish the slow way, where it is refused; the fast one need not look."""
+        self.closed_reason = reason
+        for sender in self._senders:
+            sender.framer.backlog_cells = 0
 
     # Under the lock.
 
@@ -199,6 +239,8 @@ class Driver:
         """Send bursts until there are none, the link is full, or it is enough for one caller."""
         core, link = self.core, self.link
         for _ in range(bursts_max):
+            if self._stuck is None and core.is_idle:
+                break
             burst = self._stuck or core.next_burst(now)
             if burst is None:
                 break
@@ -210,7 +252,6 @@ class Driver:
             if self.journal.is_tracing_out:
                 self.journal.trace_out(burst)
         if core.deliveries or core.events:
-            self.journal.note(core.events)
             self.dispatcher.put(core.deliveries, core.events)
 
     def _poll(self, now: int) -> None:
@@ -220,7 +261,6 @@ class Driver:
         before = self.link.filenos()
         events: list[Event] = self.link.poll_events(now)
         if events:
-            self.journal.note(events)
             self.dispatcher.put([], events)
         if self.link.filenos() != before:
             self.loop.call_soon(self._reattach)
@@ -245,7 +285,11 @@ class Driver:
         """Tell whether something can be sent now; read without the lock, so only a hint."""
         if self._stuck is not None or self.closed_reason is not None:
             return False
-        return any(map(_is_ready, self._senders))
+        for sender in self._senders:
+            framer = sender.framer
+            if (framer.cells or framer.large) and _is_ready(sender):
+                return True
+        return False
 
     def _rearm(self) -> None:
         deadline = self.core.deadline()
@@ -256,7 +300,6 @@ class Driver:
 
 
 def _is_ready(sender: Sender) -> bool:
-    framer = sender.framer
-    if not framer.pending and not framer.large:
+    if sender.is_held or not sender.framer.is_ready(time.monotonic_ns()):
         return False
-    return not sender.is_held and framer.is_ready(time.monotonic_ns()) and not sender.is_blocked()
+    return not sender.is_blocked()

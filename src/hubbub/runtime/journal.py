@@ -53,13 +53,12 @@ class Journal:
         self._statistics_ns = 0
         self._look()
 
-    def note(self, events: list[Event]) -> None:
-        """Log events, the bad ones as warnings."""
-        for event in events:
-            logger = _CONCERN_OF.get(type(event))
-            if logger is not None:
-                level = logging.WARNING if isinstance(event, _WARNINGS) else logging.INFO
-                logger.log(level, "%s", event)
+    def note(self, event: Event) -> None:
+        """Log an event, a bad one as a warning."""
+        logger = _CONCERN_OF.get(type(event))
+        if logger is not None:
+            level = logging.WARNING if isinstance(event, _WARNINGS) else logging.INFO
+            logger.log(level, "%s", event)
 
     def trace_in(self, received: list[Received]) -> None:
         """Log the frames that came."""

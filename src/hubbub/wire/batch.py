@@ -22,6 +22,7 @@ from hubbub.limits import MESSAGE_BYTES_MAX, SEGMENT_STRIDE_MIN, SEQUENCE_MAX
 _HEAD: Final = Struct("!HHIQ")
 _RUN: Final = Struct("!IQI")
 _SEGMENT: Final = Struct("!IQQQQI")
+_SINGLE: Final = Struct("!HHIQIQIII")
 HEAD_BYTES: Final = _HEAD.size
 RUN_BYTES: Final = _RUN.size
 SEGMENT_HEAD_BYTES: Final = _SEGMENT.size
@@ -60,17 +61,8 @@ def encode(
     """Make the body of a DATA frame; publish times must lie within 2**32 ns of each other."""
     count = len(payloads)
     base = min(published_ns, default=0)
-    if count == 1:
-        topic, first, _ = runs[0]
-        return b"".join(
-            (
-                _HEAD.pack(1, len(declarations), 1, base),
-                declarations,
-                _RUN.pack(topic, first, 1),
-                pack("!II", len(payloads[0]), 0),
-                payloads[0],
-            )
-        )
+    if count == 1 and not declarations:
+        return encode_single(runs[0][0], runs[0][1], payloads[0], base)
     tables = pack(
         f"!{count}I{count}I", *map(len, payloads), *[time - base for time in published_ns]
     )
@@ -85,11 +77,18 @@ def encode(
     )
 
 
+def encode_single(topic: int, sequence: int, payload: bytes, published_ns: int) -> bytes:
+    """Make the body of a DATA frame that holds one message."""
+    return _SINGLE.pack(1, 0, 1, published_ns, topic, sequence, 1, len(payload), 0) + payload
+
+
 def decode(buffer: bytes, start: int, end: int) -> Batch | None:
     """Take the body of a DATA frame apart; None if its counts and lengths do not add up."""
     if end - start < HEAD_BYTES:
         return None
     run_count, declared, count, base = _HEAD.unpack_from(buffer, start)
+    if count == 1 and run_count == 1 and not declared:
+        return _decode_single(buffer, start, end)
     at = start + HEAD_BYTES
     declarations = buffer[at : at + declared]
     at += declared
@@ -106,6 +105,16 @@ def decode(buffer: bytes, start: int, end: int) -> Batch | None:
         return None
     payloads = [buffer[a:b] for a, b in pairwise(edges)]
     return Batch(runs, payloads, list(map(base.__add__, table[count:])), declarations)
+
+
+def _decode_single(buffer: bytes, start: int, end: int) -> Batch | None:
+    data = start + _SINGLE.size
+    if data > end:
+        return None
+    _, _, _, base, topic, first, count, size, delta = _SINGLE.unpack_from(buffer, start)
+    if count != 1 or first >= SEQUENCE_MAX or data + size > end:
+        return None
+    return Batch([(topic, first, 1)], [buffer[data : data + size]], [base + delta], b"")
 
 
 def _adds_up(runs: list[Run], count: int) -> bool:
