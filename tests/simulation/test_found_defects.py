@@ -202,3 +202,17 @@ def test_grant_of_a_later_stream_is_not_acknowledged_by_a_status_for_an_earlier_
     stage.world.run_for(100 * MS)
     publication = next(p for p in stage.ledger.publications.values() if p.topic is topic)
     assert stage.ledger.reception(publication, subscriber).count == 1
+
+
+def test_topic_whose_declaring_frame_is_lost_for_good_is_named_by_a_new_grant() -> None:
+    stage, publisher, subscriber = make_pair(cache_bytes=1000)
+    stage.ledger.are_gaps_allowed = True
+    stage.network.block([publisher.index], [subscriber.index])
+    topic = publisher.publish_on("/t/new")
+    for _ in range(20):
+        publisher.publish(topic, bytes(500))
+        stage.world.run_for(20 * MS)
+    stage.network.unblock()
+    stage.finish()
+    gaps = [event for _, _, event in stage.ledger.events if isinstance(event, GapAbandoned)]
+    assert [(gap.subject, gap.first) for gap in gaps] == [("/t/new", 1)]

@@ -192,6 +192,12 @@ class Core:
         if self.interest.remove(pattern):
             self._interest_changed(now)
 
+    def _renew_interest(self, now: int) -> None:
+        """Ask all publishers anew what they owe us."""
+        self.incoming.wants_grant = False
+        self.interest.version += 1
+        self._interest_changed(now)
+
     def _interest_changed(self, now: int) -> None:
         self.incoming.interest_changed(list(self.peers.values()))
         self.discovery.announce(now)
@@ -375,6 +381,7 @@ class Core:
         lost = control.decode_lost(body)
         if lost is not None and lost.target == self.endpoint.key:
             self.incoming.take_lost(peer, lost)
+            self._due_ns = min(self._due_ns, now)
         return lost is not None
 
     def _take_want(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
@@ -434,6 +441,8 @@ class Core:
         self._ask_strangers(now, peers)
         self.incoming.advance(now, peers)
         self._watch_nagging(now, peers)
+        if self.incoming.wants_grant:
+            self._renew_interest(now)
         is_tail_due = self.outgoing.advance(now, peers)
         if is_tail_due or now >= self.discovery.heartbeat_ns:
             self._send_heartbeat(now)

@@ -46,6 +46,7 @@ class Incoming:
         # How far we were with peers that timed out: if one returns, what it sent meanwhile is a
         # hole, and holes are reported. Peer -> subject -> next sequence.
         self.positions: OrderedDict[bytes, dict[str, int]] = OrderedDict()
+        self.wants_grant = False  # Something was lost that may have named topics.
         self.is_suspended = False
         self.active_senders = 1
         self.nagging = NaggingMonitor(
@@ -122,6 +123,8 @@ class Incoming:
             self.endpoint.report_gap(peer.source, None, first, last, reason)
         receiver.holes.clear()
         receiver.blind_holes.clear()
+        self.wants_grant = self.wants_grant or receiver.has_lost_names
+        receiver.has_lost_names = False
 
     def take_tail(self, now: int, peer: Peer, tail: Tail, grtt_us: int, sent_us: int) -> None:
         """Learn from a heartbeat where a stream ends."""

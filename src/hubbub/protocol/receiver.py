@@ -61,6 +61,9 @@ class Receiver:
         self.held_bytes = 0
         self.held_base = from_frame  # The first missing frame when we last looked at what is held.
         self.positions: dict[str, int] = {}  # How far we were before the peer was forgotten.
+        # A frame lost for good may have named topics: only a new grant can name them now.
+        self.has_lost_names = False
+        self.unnamed_lost: list[tuple[batch.Run, str]] = []
         self.holes: list[Hole] = []
         self.blind_holes: list[
             tuple[int, int, str]
@@ -303,13 +306,14 @@ class Receiver:
         self.next = max(self.next, from_frame)
 
     def release_held(self, received_ns: int, out: list[Delivery]) -> None:
-        """Hand out what was held for topics that a grant has named; forget the rest."""
-        held, self.held, self.held_bytes = self.held, {}, 0
-        for number, runs in held.items():
+        """Take up what was held, or known as lost, for topics that a grant has named."""
+        self._release_named(received_ns, out)
+        for (number, first, count), reason in self.unnamed_lost:
             topic = self.topics.get(number)
-            if topic is not None and topic.is_wanted and topic.expected is not None:
-                for frame, first, payloads, published_ns in runs:
-                    topic.accept(frame, first, payloads, published_ns, received_ns, out)
+            if topic is not None and topic.is_wanted:
+                topic.lose(first, count, reason, received_ns, out)
+        self.unnamed_lost.clear()
+        self._settle_frames([], "not_available", received_ns, out)
 
     def _release_named(self, received_ns: int, out: list[Delivery]) -> None:
         """Hand out what was held for topics named by now; forget what nobody can name any more."""
@@ -347,9 +351,12 @@ class Receiver:
         """Accept that frames can no longer be had; the runs name what was in them."""
         for number, first, count in lost.runs:
             topic = self.topics.get(number)
-            if topic is not None and topic.is_wanted:
+            if topic is None and len(self.unnamed_lost) < MISSING_FRAMES_MAX:
+                self.unnamed_lost.append(((number, first, count), lost.reason))
+            elif topic is not None and topic.is_wanted:
                 self.reassembly.drop((number, first))
                 topic.lose(first, count, lost.reason, received_ns, out)
+        self.has_lost_names = True
         self._settle_frames(lost.ranges, lost.reason, received_ns, out)
 
     def abandon(
@@ -357,6 +364,7 @@ class Receiver:
     ) -> None:
         """Give up frames without knowing what was in them."""
         if frames:
+            self.has_lost_names = True
             before = len(self.holes)
             open_holes = sum(1 for topic in self.topics.values() if topic.hole_first)
             self._settle_frames([(frame, 1) for frame in frames], reason, received_ns, out)
@@ -409,4 +417,5 @@ class Receiver:
         for topic in self.topics.values():
             topic.settle(self.next + 1, reason, received_ns, out)
             topic.close_hole()
+        self.has_lost_names = False
         self.reassembly.clear()
