@@ -123,6 +123,8 @@ class MulticastLink:
 
     def deadline(self) -> int | None:
         """When `advance` has something to do: only injected faults hold frames back."""
+        if self._faults_in is None and self._faults_out is None:
+            return None
         injectors = (self._faults_in, self._faults_out)
         times = [one.deadline() for one in injectors if one is not None]
         return min((time_ns for time_ns in times if time_ns is not None), default=None)

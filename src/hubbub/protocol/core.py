@@ -14,6 +14,7 @@ from hubbub.limits import (
     GOODBYE_REPEATS,
     MS,
     SEQUENCE_MAX,
+    STATUS_INTERVAL,
     US,
     WANT_INTERVAL,
     WINDOW_BYTES_MIN,
@@ -22,6 +23,7 @@ from hubbub.protocol.burst import Address, Burst
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.discovery import Discovery, Interest
 from hubbub.protocol.endpoint import Endpoint, Identity
+from hubbub.protocol.express import Express
 from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
@@ -41,6 +43,7 @@ from hubbub.wire.header import (
     MAGIC,
     MAJOR,
     NAK,
+    OPEN_BITMAP,
     REFUSES,
     RELIABLE,
     SEALED,
@@ -81,6 +84,7 @@ class Core:
         self.endpoint = Endpoint(identity, settings, channel, random, count(1))
         self.endpoint.now = now
         self.interest = Interest()
+        self.express = Express()
         window = min(max(settings.window_bytes or window_bytes, WINDOW_BYTES_MIN), 0xFFFF_FFFF)
         body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
         self.incoming = Incoming(self.endpoint, self.interest, window, body_bytes_max)
@@ -199,6 +203,7 @@ class Core:
         self._interest_changed(now)
 
     def _interest_changed(self, now: int) -> None:
+        self.express.close()
         self.incoming.interest_changed(list(self.peers.values()))
         self.discovery.announce(now)
         self._due_ns = now
@@ -210,12 +215,23 @@ class Core:
             self.is_closing = True
             self._linger_until_ns = now + linger_ns
             self._due_ns = now
+            if self.outgoing.reliable.is_held and self.outgoing.has_work(now):
+                self.discovery.look_longer(now)
 
     # What arrives.
 
     def receive(self, now: int, buffer: bytes, segment_bytes: int, source: Address) -> None:
         """Take a datagram, or several of one size that the kernel joined."""
-        self.endpoint.now = now
+        endpoint = self.endpoint
+        endpoint.now = now
+        if not segment_bytes and self.express.lanes:
+            delivery = self.express.take(now, buffer, source, endpoint.received_ns)
+            if delivery is not None:
+                endpoint.deliveries.append(delivery)
+                due_ns = now + STATUS_INTERVAL
+                if due_ns < self._due_ns:
+                    self._due_ns = due_ns
+                return
         size = len(buffer)
         step = segment_bytes or size or 1
         for start in range(0, size, step):
@@ -264,7 +280,12 @@ class Core:
         if kind in (DATA, SEGMENT):
             self.incoming.take_frame(now, peer, header, buffer, start, end)
             self._watch_streams(peer)
+            if kind == DATA and header.flags == OPEN_BITMAP and not self.incoming.is_suspended:
+                receiver = peer.incoming.get(RELIABLE)
+                if receiver is not None and header.stream == RELIABLE:
+                    self.express.open(buffer, start, peer, receiver)
             return
+        self.express.close()
         handler = _HANDLERS.get(kind)
         if handler is None:
             self.endpoint.drops["kind"] += 1
@@ -501,6 +522,7 @@ class Core:
 
     def _lose(self, now: int, peer: Peer) -> None:
         """A peer timed out; what is between us stays for the repair window."""
+        self.express.close()
         if not peer.is_known:
             del self.peers[peer.key]
             return
@@ -511,6 +533,7 @@ class Core:
 
     def _forget(self, now: int, peer: Peer, reason: str, *, is_final: bool) -> None:
         """End everything between a peer and us."""
+        self.express.close()
         was_reported = peer.lost_ns is not None
         self.incoming.forget(peer, "publisher_gone")
         self.outgoing.grants.forget(peer)
@@ -543,6 +566,7 @@ class Core:
         self.events.append(Nagging(self.endpoint.channel, *found, policy))
         if policy == "suspend":
             self.incoming.is_suspended = True
+            self.express.close()
         elif policy == "resync":
             self.incoming.resync(peers, "nagging")
 

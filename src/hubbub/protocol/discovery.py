@@ -21,6 +21,7 @@ from hubbub.limits import (
     MS,
     OPENING,
     OPENING_HELLO_INTERVAL,
+    OPENING_WHEN_CLOSING,
     PATTERNS_MAX,
     PEERS_MAX,
     REPLY_DELAY_MAX,
@@ -93,6 +94,7 @@ class Discovery:
         self.peers: dict[bytes, Peer] = {}
         # Who is gone for good -> (end of its reliable stream, number of its debt to us).
         self.departed: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        self._began_ns = now
         self.opens_ns = now + OPENING
         self.hello_ns: int | None = now
         self.hellos_left = OPENING // OPENING_HELLO_INTERVAL
@@ -120,6 +122,13 @@ class Discovery:
         self.hellos_left = max(self.hellos_left, 1 + ANNOUNCE_REPEATS)
         if now >= self.opens_ns:
             self.hello_interval_ns = ANNOUNCE_INTERVAL
+
+    def look_longer(self, now: int) -> None:
+        """Look around for longer than usual, because what waits to be sent is all there will be."""
+        self.opens_ns = max(self.opens_ns, self._began_ns + OPENING_WHEN_CLOSING)
+        self.announce(now)
+        self.hello_interval_ns = ANNOUNCE_INTERVAL
+        self.hellos_left = (OPENING_WHEN_CLOSING - OPENING) // ANNOUNCE_INTERVAL
 
     def take_hello(self, now: int, peer: Peer, hello: Hello, own_key: bytes) -> bool:
         """Learn from a HELLO, and plan an answer; True when its interest became known anew."""

@@ -253,7 +253,7 @@ class Incoming:
             if spread > _ASKED_SPREAD:
                 delay = self.endpoint.random.randrange(receiver.requester.grtt_ns)
             at = now + delay
-        elif receiver.fresh_bytes * STATUS_WINDOW_SHARE >= self.offered_bytes():
+        elif receiver.fresh_bytes >= receiver.status_bytes:
             at = now
         else:
             at = now + STATUS_INTERVAL
@@ -271,6 +271,7 @@ class Incoming:
         if receiver is not None:
             contiguous, highest = receiver.base, receiver.next
             receiver.fresh_bytes = 0
+            receiver.status_bytes = self.offered_bytes() // STATUS_WINDOW_SHARE
             receiver.status_ns = None
             if receiver.echo_us:
                 echo_us = receiver.echo_us

@@ -70,6 +70,7 @@ class Receiver:
         ] = []  # Frames lost without anybody knowing what was in them.
         self.fresh_bytes = 0  # Received since the last STATUS, as the socket buffer counts.
         self.status_ns: int | None = None  # When to send a STATUS.
+        self.status_bytes = 0  # So much news earns one at once.
         self.echo_us = 0  # The sender's clock in its last frame, and when that came.
         self.echo_ns = 0
         self.duplicates = 0

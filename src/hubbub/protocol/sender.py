@@ -138,11 +138,17 @@ class Sender:
         body = encode_single(topic.number, topic.next_sequence, payload, published_ns)
         topic.next_sequence += 1
         framer.count_single(now, len(payload))
-        sequence, _, flags = self._number(now, body, 0)
+        sequence = self.next_sequence
+        self.next_sequence = sequence + 1
+        self.position = cache.add(now, sequence, self.position, body, 0)
+        flow.blocked_since_ns = None
+        self._tail_interval_ns = TAIL_HEARTBEAT
+        self.tail_ns = now + TAIL_HEARTBEAT
         self.frames_sent += 1
         sent_us = now // US & 0xFFFF_FFFF
         packet = next(self.packet_numbers)
-        return finish(self._prefix(DATA, flags), sequence, packet, sent_us, body) + body
+        shared = self._prefix(DATA, ASK if self.is_blocked() else 0)
+        return finish(shared, sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         if self.is_held:

@@ -54,9 +54,8 @@ class Dispatcher:
         topic = item.topic
         self.match(topic)
         self.messages += len(item.payloads)
-        is_own = item.link == "loopback"
         for subscription, context, _ in topic.sinks:
-            if not (is_own and subscription.no_local):
+            if not (subscription.no_local and item.link == "loopback"):
                 subscription.deliver(item, context)
 
     def forked(self) -> None:

@@ -98,9 +98,12 @@ class Driver:
         """Say when `advance` is to be called; a lock is not worth an exact answer."""
         if self._has_ready():
             return 0
-        times = (self.core.deadline(), self.link.deadline(), self._poll_ns)
-        self._armed_ns = min((time_ns for time_ns in times if time_ns is not None), default=None)
-        return self._armed_ns
+        armed_ns = self._poll_ns
+        for deadline_ns in (self.core.deadline(), self.link.deadline()):
+            if deadline_ns is not None and deadline_ns < armed_ns:
+                armed_ns = deadline_ns
+        self._armed_ns = armed_ns
+        return armed_ns
 
     def starved(self, late_ms: float) -> None:
         """Report that this thread was kept from running."""

@@ -68,6 +68,7 @@ _PREFIX: Final = Struct("!HBBHBBHI20siQ")
 _TAIL: Final = Struct("!QQI")
 _CRC: Final = Struct("!I")
 HEADER_BYTES: Final = _HEADER.size
+PREFIX_BYTES: Final = _PREFIX.size
 CHECKSUM_OFFSET: Final = HEADER_BYTES - 4
 TAG_BYTES: Final = 16
 KEY_BYTES: Final = 20
