@@ -1,0 +1,114 @@
+"""The express lanes: a frame and a message take a short way, and come out as by the long one."""
+
+from random import Random
+
+from hubbub.limits import MS
+from hubbub.wire.header import DATA, PREFIX_BYTES
+from tests.harness import Lan, Node
+
+
+def meet(lan: Lan) -> tuple[Node, Node]:
+    publisher = lan.add()
+    (subscriber,) = lan.open(1)
+    return publisher, subscriber
+
+
+def state_of(node: Node) -> list[object]:
+    peer = next(iter(node.core.peers.values()))
+    receiver = peer.incoming[1]
+    topics = [
+        (t.subject, t.expected, dict(t.waiting), t.duplicates) for t in receiver.topics.values()
+    ]
+    return [receiver.next, receiver.fresh_bytes, receiver.duplicates, receiver.malformed, topics]
+
+
+def test_express_lane_ends_in_the_state_of_the_ordinary_way() -> None:
+    def run(*, is_express: bool) -> tuple[list[bytes], list[object], int]:
+        lan = Lan(seed=3)
+        publisher, subscriber = meet(lan)
+        topic = publisher.core.publish_on(lan.now, "/a")
+        random = Random(5)
+        taken = 0
+        lan.lose = lambda datagram, _: datagram.kind == DATA and random.random() < 0.1
+        for number in range(300):
+            if not is_express:
+                subscriber.core.express.close()
+            taken += bool(subscriber.core.express.lanes)
+            lan.publish(publisher, topic, b"%d" % number)
+            lan.run(3 * MS)
+        lan.run(500 * MS)
+        return subscriber.payloads("/a"), state_of(subscriber), taken
+
+    by_express, by_ordinary = run(is_express=True), run(is_express=False)
+    assert by_express[0] == by_ordinary[0] == [b"%d" % number for number in range(300)]
+    assert by_express[1] == by_ordinary[1]
+    assert by_express[2] > 100
+    assert by_ordinary[2] == 0
+
+
+def test_express_lane_refuses_a_damaged_a_short_and_a_second_copy() -> None:
+    lan = Lan()
+    publisher, subscriber = meet(lan)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    for payload in (b"one", b"two"):
+        lan.publish(publisher, topic, payload)
+        lan.run(1 * MS)
+    express = subscriber.core.express
+    assert express.lanes
+    lan.lose = lambda *_: True
+    lan.publish(publisher, topic, b"three")
+    frame = lan.sent[-1].data
+    assert frame[:PREFIX_BYTES] in express.lanes
+    for place in range(PREFIX_BYTES, len(frame)):
+        damaged = frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :]
+        assert express.take(lan.now, damaged, publisher.address, 0) is None
+        assert express.take(lan.now, frame[:place], publisher.address, 0) is None
+    delivery = express.take(lan.now, frame, publisher.address, 0)
+    assert delivery is not None
+    assert delivery.payloads == [b"three"]
+    assert express.take(lan.now, frame, publisher.address, 0) is None
+
+
+def test_express_lanes_close_when_the_interest_changes() -> None:
+    lan = Lan()
+    publisher, subscriber = meet(lan)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    for payload in (b"one", b"two"):
+        lan.publish(publisher, topic, payload)
+        lan.run(1 * MS)
+    assert subscriber.core.express.lanes
+    subscriber.core.unsubscribe(lan.now, "/...")
+    assert not subscriber.core.express.lanes
+
+
+def test_single_message_makes_the_frame_that_its_turn_would_make() -> None:
+    frames = []
+    for is_single in (True, False):
+        lan = Lan()
+        publisher, _ = meet(lan)
+        topic = publisher.core.publish_on(lan.now, "/a")
+        lan.publish(publisher, topic, b"first")
+        lan.run(30 * MS)
+        sender = publisher.core.outgoing.sender_of(topic)
+        if is_single:
+            frame = publisher.core.single(lan.now, sender, topic, b"second", lan.now)
+            assert frame is not None
+            frames.append(frame)
+        else:
+            lan.publish(publisher, topic, b"second")
+            frames.append(lan.sent[-1].data)
+        assert sender.next_sequence == 3
+        assert topic.next_sequence == 3
+    assert frames[0] == frames[1]
+
+
+def test_single_message_takes_its_turn_behind_others() -> None:
+    lan = Lan()
+    publisher, _ = meet(lan)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    sender = publisher.core.outgoing.sender_of(topic)
+    assert publisher.core.single(lan.now, sender, topic, b"x", 0) is None  # Not declared yet.
+    lan.publish(publisher, topic, b"first")
+    lan.run(30 * MS)
+    sender.framer.add(topic, b"pending", lan.now)
+    assert publisher.core.single(lan.now, sender, topic, b"x", 0) is None
