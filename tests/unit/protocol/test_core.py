@@ -133,6 +133,21 @@ def test_joined_frames_are_taken_apart_by_the_segment_size() -> None:
     assert [got.sequence for got in node.received] == [1, 2, 3, 4, 5]
 
 
+def test_frames_not_taken_are_counted_as_what_they_are() -> None:
+    lan, publisher, node = pair()
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    lan.publish(publisher, topic, b"x")
+    lan.run(1 * MS)
+    data = lan.sent_of(DATA)[-1].data
+    node.core.receive(lan.now, data, 0, publisher.address)
+    assert node.drops == {"duplicate": 1}
+    shared = header.prefix(DATA, 0, 1, node.core.endpoint.domain, publisher.key, 8)
+    malformed = header.finish(shared, 99, 1, 1, b"\xff" * 40) + b"\xff" * 40
+    node.core.receive(lan.now, malformed, 0, publisher.address)
+    assert node.drops == {"duplicate": 1, "malformed": 1}
+
+
 def test_message_published_while_opening_waits_for_who_is_there() -> None:
     lan = Lan(0)
     (subscriber,) = lan.open(1)

@@ -177,6 +177,8 @@ def test_absurd_jump_costs_no_memory_and_is_reported() -> None:
     assert inlet.receiver.blind_holes == [(1, 2**63 - 1, "resync")]
     inlet.receiver.extend(0, 2**63 + 1 + MISSING_FRAMES_MAX)
     assert len(inlet.receiver.requester.missing) == MISSING_FRAMES_MAX
+    inlet.receiver.extend(0, 2**63 + 2 + MISSING_FRAMES_MAX)
+    assert len(inlet.receiver.requester.missing) == MISSING_FRAMES_MAX
 
 
 def test_large_message_keeps_its_place_in_the_order() -> None:

@@ -58,6 +58,14 @@ def test_lying_counts_and_lengths_are_refused(offset: int, lie: bytes) -> None:
     assert decode(bytes(body)) is None
 
 
+def test_run_of_no_messages_is_refused_even_if_the_counts_add_up() -> None:
+    body = bytearray(BODY)
+    pack_into("!I", body, 32, 3)
+    assert decode(bytes(body)) is None
+    pack_into("!I", body, 48, 0)
+    assert decode(bytes(body)) is None
+
+
 def segment(
     total: int = 3000, offset: int = 1000, stride: int = 1000, size: int = 1000, sequence: int = 5
 ) -> batch.Segment | None:
