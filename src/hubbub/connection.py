@@ -1,5 +1,6 @@
 """A channel that a node has joined: its driver, its subscriptions, its end."""
 
+from functools import cache
 from random import Random, SystemRandom
 from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _log = logger_of("connection")
+
+
+@cache
+def _notice_loopback() -> None:
+    """Say once a process that nobody else will be heard."""
+    _log.warning(
+        "no LAN interface is up: using the loopback, so only nodes of this host are heard;"
+        " name one with interface= or HUBBUB_INTERFACE"
+    )
 
 
 class Sink(NamedTuple):
@@ -62,6 +72,9 @@ class Connection:
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces)
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
+        is_chosen = self.channel.interface or self._node._interface
+        if not is_chosen and all(interface.is_loopback for interface in link.interfaces):
+            _notice_loopback()
 
     def place(self, pattern: str, sink: Sink) -> object:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""
