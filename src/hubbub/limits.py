@@ -81,6 +81,8 @@ HEARTBEAT: Final = 1 * SECOND
 PEER_TIMEOUT: Final = 3 * SECOND
 OPENING: Final = 45 * MS
 OPENING_HELLO_INTERVAL: Final = 5 * MS
+# Who closes while it still looks around has no second chance with a peer whose machine is busy.
+OPENING_WHEN_CLOSING: Final = 200 * MS
 ANNOUNCE_REPEATS: Final = 2
 ANNOUNCE_INTERVAL: Final = 10 * MS
 REPLY_DELAY_MAX: Final = 20 * MS
