@@ -142,9 +142,23 @@ class SimulatedNode:
         if len(framer.cells) >= framer.backlog_cells or (framer.large_bytes > framer.backlog_bytes):
             return False
         wall_ns = self.now + self.core.endpoint.wall_offset_ns
-        framer.add(topic, payload, wall_ns)
+        if not self._publish_single(topic, payload, wall_ns):
+            framer.add(topic, payload, wall_ns)
         self.ledger.published(self, topic, payload, is_skipped=False)
         self._wake_at(self.world.now)
+        return True
+
+    def _publish_single(self, topic: OutgoingTopic, payload: bytes, wall_ns: int) -> bool:
+        """Send at once, in the caller's thread, if the stream is quiet and the host is free."""
+        sender = self.core.outgoing.sender_of(topic)
+        is_late = self.world.now < max(self._late_until_ns, self._sent_until_ns)
+        if is_late or len(payload) > sender.framer.message_bytes_max:
+            return False
+        frame = self.core.single(self.now, sender, topic, payload, wall_ns)
+        if frame is None:
+            return False
+        self._transmit(None, frame, 0)
+        self.world.counts["singles"] += 1
         return True
 
     def close(self, linger_ns: int) -> None:
@@ -225,6 +239,8 @@ class SimulatedNode:
         if deadline is None:
             return
         due_ns = self.clock.true(deadline)
+        if due_ns <= world.now < self._sent_until_ns - _SEND_QUEUE_NS:
+            return  # Nothing can be sent: the shell waits until it can, and a poll is planned then.
         self._storm.look(is_due=due_ns <= world.now, is_progress=is_progress)
         self._wake_at(max(due_ns, world.now + _WAKE_NS))
 

@@ -1,0 +1,239 @@
+"""Planted bugs: each breaks one method of the machines, and the simulator must find it.
+
+A harness that finds nothing proves nothing, unless it is known to find what is there. Each bug says
+in which scenario it shows; a test runs that scenario until a seed fails.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hubbub.protocol import core as core_module
+from hubbub.protocol.cache import Cache
+from hubbub.protocol.core import Core
+from hubbub.protocol.discovery import Discovery
+from hubbub.protocol.flow import Flow
+from hubbub.protocol.grants import Grants
+from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.reassembly import Partial
+from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.repair import Requester
+from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import IncomingTopic
+
+Method = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """One planted bug: what replaces which method, and where it shows."""
+
+    owner: Any
+    method: str
+    make: Callable[[Method], Method]
+    scenario: str
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def _bug(owner: Any, method: str, scenario: str) -> Callable[[Callable[[Method], Method]], None]:
+    """Enter a bug under the name of the function that makes it."""
+
+    def enter(make: Callable[[Method], Method]) -> None:
+        BUGS[make.__name__] = Bug(owner, method, make, scenario)
+
+    return enter
+
+
+@contextmanager
+def planted(name: str) -> Iterator[Bug]:
+    """Plant a bug for as long as the context lasts."""
+    bug = BUGS[name]
+    sound = bug.owner.__dict__[bug.method]
+    is_static = isinstance(sound, staticmethod)
+    broken = bug.make(sound.__func__ if is_static else sound)
+    setattr(bug.owner, bug.method, staticmethod(broken) if is_static else broken)
+    try:
+        yield bug
+    finally:
+        setattr(bug.owner, bug.method, sound)
+
+
+@_bug(Requester, "due", "nak_loss")
+def request_never_repeated(sound: Method) -> Method:
+    """Ask for what is missing once, and set no timer again."""
+
+    def due(self: Requester, now: int) -> list[int]:
+        frames: list[int] = sound(self, now)
+        if frames:
+            self.timer_ns = None
+        return frames
+
+    return due
+
+
+@_bug(Receiver, "_is_new", "random_loss")
+def duplicates_not_dropped(sound: Method) -> Method:
+    """Take every frame for a new one."""
+    return lambda self, sequence: True
+
+
+@_bug(Receiver, "extend", "random_loss")
+def gap_one_too_short(sound: Method) -> Method:
+    """Miss the last frame of every gap."""
+
+    def extend(self: Receiver, now: int, next_sequence: int) -> None:
+        sound(self, now, next_sequence)
+        self.requester.found(next_sequence - 1)
+
+    return extend
+
+
+@_bug(Sender, "is_tail_due", "tail_loss")
+def tail_never_told(sound: Method) -> Method:
+    """Send no heartbeat behind the last frame."""
+
+    def is_tail_due(self: Sender, now: int) -> bool:
+        self.tail_ns = None
+        return False
+
+    return is_tail_due
+
+
+@_bug(Sender, "_queue_repair", "random_loss")
+def newest_frame_not_repaired(sound: Method) -> Method:
+    """Repair everything but the last frame."""
+
+    def queue(self: Sender, now: int, key: bytes, sequence: int) -> Any:
+        return 0 if sequence == self.next_sequence - 1 else sound(self, now, key, sequence)
+
+    return queue
+
+
+@_bug(Receiver, "base", "random_loss")
+def acknowledged_before_receipt(sound: Any) -> Any:
+    """Say that all is here up to the highest frame heard of."""
+    return property(lambda self: self.next)
+
+
+@_bug(Sender, "request", "random_loss")
+def owed_frames_skipped(sound: Method) -> Method:
+    """Tell a receiver that what it asks for holds nothing for it."""
+
+    def request(self: Sender, *arguments: Any) -> tuple[list[int], list[int]]:
+        frames = [s for first, count in arguments[2] for s in range(first, first + count)]
+        return [sequence for sequence in frames if sequence < self.next_sequence], []
+
+    return request
+
+
+@_bug(Cache, "acknowledge", "random_loss")
+def cache_forgets_too_early(sound: Method) -> Method:
+    """Forget two frames more than everybody has."""
+    return lambda self, before: sound(self, before + 2)
+
+
+@_bug(Partial, "add", "large_messages")
+def duplicate_segment_counted(sound: Method) -> Method:
+    """Count segments without looking at which they are, as LCM does."""
+
+    def add(self: Partial, segment: Any) -> bool:
+        self.seen[segment.offset // self.stride] = 0
+        self.remaining -= len(self.seen) > 2 and segment.offset == self.stride
+        return bool(sound(self, segment))
+
+    return add
+
+
+@_bug(Requester, "heard", "random_loss")
+def suppressed_for_ever(sound: Method) -> Method:
+    """Leave to others for good what they have asked for once."""
+
+    def heard(self: Requester, now: int, ranges: list[tuple[int, int]]) -> None:
+        for first, count in ranges:
+            for sequence in range(first, first + count):
+                if sequence in self.missing:
+                    self.missing[sequence].due_ns = now + 10**15
+
+    return heard
+
+
+@_bug(Grants, "resend", "random_loss")
+def grant_never_repeated(sound: Method) -> Method:
+    """Send each grant once."""
+
+    def resend(self: Grants, now: int, peer: Any) -> None:
+        sound(self, now, peer)
+        peer.debt.due_ns = None
+
+    return resend
+
+
+@_bug(core_module, "is_intact", "corruption")
+def checksum_not_checked(sound: Method) -> Method:
+    """Take damaged frames for sound."""
+    return lambda buffer, start, end, checksum: True
+
+
+@_bug(Flow, "_holding_back", "slow_receiver")
+def slow_receiver_never_dropped(sound: Method) -> Method:
+    """Let one receiver hold back the group for ever."""
+    return lambda self: []
+
+
+@_bug(IncomingTopic, "accept", "random_loss")
+def order_ignored(sound: Method) -> Method:
+    """Hand out what comes as it comes."""
+
+    def accept(self: IncomingTopic, frame: int, first: int, *rest: Any) -> None:
+        self.expected = first
+        sound(self, frame, first, *rest)
+
+    return accept
+
+
+@_bug(IncomingTopic, "close_hole", "partition_long")
+def holes_not_reported(sound: Method) -> Method:
+    """Go on behind a hole without a word."""
+
+    def close_hole(self: IncomingTopic) -> None:
+        self.hole_first = 0
+
+    return close_hole
+
+
+@_bug(Core, "_replace_older", "restart")
+def restart_not_noticed(sound: Method) -> Method:
+    """Let the old incarnation of a node live beside the new one."""
+    return lambda self, now, peer: None
+
+
+@_bug(Core, "_lose", "crash")
+def death_not_noticed(sound: Method) -> Method:
+    """Take silence for life."""
+
+    def lose(self: Core, now: int, peer: Peer) -> None:
+        peer.heard_ns = now
+
+    return lose
+
+
+@_bug(Discovery, "announce", "churn")
+def interest_announced_by_heartbeat_only(sound: Method) -> Method:
+    """Do not say at once what is wanted now."""
+    return lambda self, now: None
+
+
+@_bug(Incoming, "_plan_status", "small_buffers")
+def status_never_sent(sound: Method) -> Method:
+    """Never tell the sender how far we are."""
+    return lambda self, now, peer, receiver, is_asked: None
+
+
+@_bug(Sender, "is_blocked", "small_buffers")
+def window_ignored(sound: Method) -> Method:
+    """Send whatever the receivers can take."""
+    return lambda self: False

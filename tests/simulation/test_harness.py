@@ -1,0 +1,89 @@
+"""The simulator itself: it repeats itself exactly, it can see, and it says what it saw."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hubbub.simulation import list_scenarios, run, run_many
+from hubbub.simulation.bugs import BUGS, planted
+from hubbub.simulation.scenarios import SCENARIOS
+from hubbub.simulation.stage import Stage
+
+# So many seeds are enough to find any of the planted bugs.
+SEEDS_TO_FIND_A_BUG = 25
+
+
+@pytest.mark.parametrize("name", list(BUGS))
+def test_planted_bug_is_found(name: str) -> None:
+    with planted(name) as bug:
+        results = (run(bug.scenario, seed) for seed in range(SEEDS_TO_FIND_A_BUG))
+        assert any(not result.ok for result in results)
+
+
+def test_planted_bug_is_gone_afterwards() -> None:
+    for bug in BUGS.values():
+        before = bug.owner.__dict__[bug.method]
+        with planted(next(name for name, other in BUGS.items() if other is bug)):
+            assert bug.owner.__dict__[bug.method] is not before
+        assert bug.owner.__dict__[bug.method] is before
+
+
+HASHES = "from hubbub.simulation import run; print(*[run(n, 3).trace_hash for n in {names!r}])"
+
+
+def test_same_seed_gives_the_same_trace_also_under_another_hash_seed() -> None:
+    names = ["random_loss", "churn", "many_topics", "restart"]
+    here = [run(name, 3).trace_hash for name in names]
+    assert [run(name, 3).trace_hash for name in names] == here
+    assert len({*here, *(run(name, 4).trace_hash for name in names)}) == 2 * len(names)
+    for hash_seed in ("1", "2"):
+        output = subprocess.run(
+            [sys.executable, "-c", HASHES.format(names=names)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        assert output.split() == here
+
+
+def canary(stage: Stage) -> None:
+    """Fail one seed in a hundred, to prove that failures are seen."""
+    stage.world.check(not stage.world.chance(0.01), "the canary is dead")
+
+
+def test_canary_that_dies_in_one_seed_of_a_hundred_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SCENARIOS, "canary", canary)
+    results = list(run_many(["canary"], range(1000)))
+    dead = [result for result in results if not result.ok]
+    assert 3 <= len(dead) <= 20
+    assert all(result.failure == "at 0.000000 s: the canary is dead" for result in dead)
+
+
+def test_machine_that_raises_is_a_failure_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SCENARIOS, "broken", lambda stage: 1 // 0)  # type: ignore[arg-type]
+    result = run("broken", 7)
+    assert not result.ok and "ZeroDivisionError" in result.failure
+
+
+def test_many_seeds_at_once_give_the_same_results_in_the_same_order() -> None:
+    one_by_one = list(run_many(["tail_loss", "goodbye"], range(3)))
+    assert list(run_many(["tail_loss", "goodbye"], range(3), jobs=2)) == one_by_one
+    assert [(result.scenario, result.seed) for result in one_by_one] == [
+        (name, seed) for name in ("tail_loss", "goodbye") for seed in range(3)
+    ]
+
+
+def test_unknown_scenario_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ValueError, match=r"no scenario 'nothing'; there are .*random_loss"):
+        run("nothing", 0)
+
+
+def test_every_scenario_says_in_one_line_what_it_shows() -> None:
+    lines = list_scenarios()
+    assert len(lines) >= 30
+    assert all(line and "\n" not in line for line in lines.values())

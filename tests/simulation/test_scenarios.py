@@ -1,0 +1,44 @@
+"""Every scenario, a few seeds here, a thousand in `make soak`; and every seed that ever failed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hubbub.simulation import list_scenarios, run
+
+# A thousand seeds without a failure bound the failures per seed by 0.3 % (95 %).
+SEEDS_SOAK = 1000
+SEEDS = 5
+# These cost a second or more each.
+FEWER = {"nak_implosion": 3, "slow_receiver": 2, "partition_long": 3, "crash": 3}
+
+REGRESSIONS = [
+    (line.split()[0], int(line.split()[1]))
+    for line in (Path(__file__).parent / "regressions.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+
+
+def seeds_of(scenario: str) -> range:
+    is_soak = os.environ.get("HUBBUB_SOAK") == "1"
+    return range(SEEDS_SOAK if is_soak else FEWER.get(scenario, SEEDS))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", list(list_scenarios()))
+def test_every_seed_of_the_scenario_keeps_the_promises(scenario: str) -> None:
+    results = [run(scenario, seed) for seed in seeds_of(scenario)]
+    assert [(result.seed, result.failure) for result in results if not result.ok] == []
+
+
+@pytest.mark.parametrize(("scenario", "seed"), REGRESSIONS)
+def test_seed_that_failed_once_does_not_fail_again(scenario: str, seed: int) -> None:
+    assert run(scenario, seed).failure == ""
+
+
+@pytest.mark.soak
+def test_fifty_receivers_that_lose_the_same_frame_ask_for_it_less_than_three_times() -> None:
+    results = [run("nak_implosion", seed) for seed in seeds_of("nak_implosion")]
+    mean = sum(result.counts["naks_per_loss_percent"] for result in results) / len(results) / 100
+    assert 1 <= mean <= 2.5
