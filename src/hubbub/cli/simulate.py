@@ -1,7 +1,8 @@
 """`hubbub simulate`: run the protocol under virtual time, by scenario and seed."""
 
 import os
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +97,7 @@ def _collect(
     done = failed = 0
     with Progress(total) as progress:
         try:
-            for result in results:
+            for result in _uninterrupted_start(results):
                 tally = tallies[result.scenario]
                 tally.runs += 1
                 tally.virtual_seconds += result.virtual_seconds
@@ -110,6 +111,17 @@ def _collect(
         except KeyboardInterrupt:
             return True
     return False
+
+
+def _uninterrupted_start(results: "Iterable[Result]") -> "Iterator[Result]":
+    """Let Ctrl-C wait for the first result: a pool that is half made cannot be ended cleanly."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        for result in results:
+            yield result
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def _print_failure(result: "Result") -> None:
