@@ -1,0 +1,397 @@
+"""The commands as a user runs them: real processes on loopback, each test in its own domain."""
+
+import base64
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIMEOUT_S = 60
+COMMAND = [sys.executable, "-m", "hubbub.cli.main"]
+
+Process = subprocess.Popen[bytes]
+
+
+class Bus:
+    """Run commands in one domain."""
+
+    def __init__(self) -> None:
+        kept = {name: value for name, value in os.environ.items() if "HUBBUB" not in name}
+        self.environment = {
+            **kept,
+            "HUBBUB_INTERFACE": "127.0.0.1",
+            "HUBBUB_DOMAIN": f"test-{secrets.token_hex(8)}",
+        }
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*COMMAND, *arguments], input=stdin, capture_output=True, env=self.environment,
+            timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[Process]:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments], env=self.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdout, process.stderr):
+                assert pipe is not None
+                pipe.close()
+
+
+@pytest.fixture
+def bus() -> Bus:
+    return Bus()
+
+
+def finish(process: Process) -> tuple[int, bytes, str]:
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, out, err.decode()
+
+
+def wait_until(is_so: Callable[[], Any]) -> None:
+    end_s = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < end_s, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def one_line(err: bytes) -> str:
+    text = err.decode()
+    assert text.startswith("hubbub: ") and text.count("\n") == 1, text
+    return text
+
+
+# Publishing and subscribing.
+
+
+def test_message_is_shown_as_a_readable_line(bus: Bus) -> None:
+    with bus.start("sub", "/plant/...", "-n", "2") as subscriber:
+        sent = bus.run("pub", "/plant/line1/temp", "21 °C", "-n", "2", "-w", "1")
+        code, out, err = finish(subscriber)
+    assert (code, err, sent.returncode) == (0, "", 0)
+    lines = out.decode().splitlines()
+    assert len(lines) == 2
+    assert all(" /plant/line1/temp " in line and line.endswith(" 6 B  21 °C") for line in lines)
+    assert "2 messages, 12 B to 1 receiver in" in one_line(sent.stderr)
+
+
+def test_every_line_of_stdin_is_a_message(bus: Bus) -> None:
+    with bus.start("sub", "/a", "/b/*", "-n", "3", "--json") as subscriber:
+        sent = bus.run("pub", "/a", "--stdin", "-w", "1", "--json", stdin=b"one\n\nth\xffree")
+        code, out, _ = finish(subscriber)
+    told = json.loads(sent.stdout)
+    assert (told["messages"], told["bytes"], told["receivers"]) == (3, 9, 1)
+    assert told["is_confirmed"]
+    messages = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [one["sequence"] for one in messages] == [1, 2, 3]
+    assert [one["payload"] for one in messages[:2]] == ["one", ""]
+    assert messages[2]["encoding"] == "base64"
+    assert base64.b64decode(messages[2]["payload"]) == b"th\xffree"
+
+
+def test_stdin_arrives_byte_for_byte(bus: Bus) -> None:
+    payload = secrets.token_bytes(300_000)
+    with bus.start("sub", "/file", "-n", "1", "--raw") as subscriber:
+        assert bus.run("pub", "/file", "-w", "1", stdin=payload).returncode == 0
+        code, out, _ = finish(subscriber)
+    assert (code, out == payload) == (0, True)
+
+
+def test_made_up_messages_have_the_size_asked_for(bus: Bus) -> None:
+    with bus.start("sub", "/s", "-n", "3", "--raw") as subscriber:
+        bus.run("pub", "/s", "--size", "1000", "-n", "3", "-r", "200", "-w", "1")
+        assert len(finish(subscriber)[1]) == 3000
+
+
+def test_publisher_without_subscribers_says_so(bus: Bus) -> None:
+    sent = bus.run("pub", "/nobody", "x")
+    assert sent.returncode == 0
+    assert "nobody subscribes to /nobody, nothing was sent" in one_line(sent.stderr)
+
+
+def test_subscribers_that_do_not_come_end_the_wait(bus: Bus) -> None:
+    sent = bus.run("pub", "/nobody", "x", "-w", "2", "--timeout", "0.2")
+    assert sent.returncode == 1
+    assert "0 of 2 subscribers" in one_line(sent.stderr)
+
+
+def test_escape_codes_never_reach_the_terminal(bus: Bus) -> None:
+    with bus.start("sub", "/evil", "-n", "1") as subscriber:
+        bus.run("pub", "/evil", "-w", "1", stdin=b"\x1b[2J\xc2\x9b2J\x07")
+        _, out, _ = finish(subscriber)
+    assert out.count(b"\n") == 1
+    assert out.decode()[:-1].isprintable()
+
+
+def test_nothing_in_time_is_exit_code_1(bus: Bus) -> None:
+    assert bus.run("sub", "/silence", "--timeout", "0.2").returncode == 1
+
+
+def test_too_few_in_time_is_exit_code_1(bus: Bus) -> None:
+    with bus.start("sub", "/few", "-n", "5", "--timeout", "5") as subscriber:
+        bus.run("pub", "/few", "x", "-n", "2", "-w", "1")
+        code, out, _ = finish(subscriber)
+    assert (code, out.count(b"\n")) == (1, 2)
+
+
+def test_enough_before_the_silence_is_exit_code_0(bus: Bus) -> None:
+    with bus.start("sub", "/some", "--timeout", "5") as subscriber:
+        bus.run("pub", "/some", "x", "-w", "1")
+        assert finish(subscriber)[0] == 0
+
+
+def test_lost_messages_are_told_and_make_exit_code_3(bus: Bus) -> None:
+    # Nobody reads the pipe, so the subscriber blocks when it is full, and its queue overflows.
+    with bus.start("sub", "/flood", "--queue", "10", "--timeout", "6") as subscriber:
+        bus.run("pub", "/flood", "--size", "1000", "-n", "20000", "-w", "1")
+        code, out, err = finish(subscriber)
+    assert code == 3
+    assert "slow consumer: /flood (drop_oldest) dropped" in err
+    assert f"{20_000 - out.count(b'/flood'):,} messages lost" in err
+
+
+def test_events_tell_who_comes_and_goes(bus: Bus) -> None:
+    with bus.start("sub", "/e", "-n", "1", "--events") as subscriber:
+        bus.run("pub", "/e", "x", "-w", "1")
+        assert "peer joined: " in finish(subscriber)[2]
+
+
+def test_reader_that_has_enough_ends_the_subscriber_in_silence(bus: Bus) -> None:
+    with bus.start("sub", "/pipe") as subscriber:
+        bus.run("pub", "/pipe", "x", "-w", "1")
+        assert subscriber.stdout is not None and subscriber.stderr is not None
+        assert subscriber.stdout.readline()
+        subscriber.stdout.close()
+        # Nothing more is published: the subscriber has to notice by itself.
+        assert subscriber.wait(TIMEOUT_S) == 141
+        assert subscriber.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+)
+def test_interrupted_subscriber_ends_cleanly_with_what_it_had(
+    bus: Bus, number: signal.Signals, code: int
+) -> None:
+    with bus.start("sub", "/long") as subscriber:
+        bus.run("pub", "/long", "x", "-n", "10", "-w", "1")
+        assert subscriber.stdout is not None
+        assert all(subscriber.stdout.readline() for _ in range(10))
+        subscriber.send_signal(number)
+        assert finish(subscriber) == (code, b"", "")
+
+
+def test_interrupted_publisher_flushes_and_reports(bus: Bus) -> None:
+    with (
+        bus.start("sub", "/long", "--raw", "--timeout", "5") as subscriber,
+        bus.start("pub", "/long", "x", "-r", "500", "-w", "1", "--json") as publisher,
+    ):
+        assert subscriber.stdout is not None
+        assert subscriber.stdout.read(100)
+        publisher.send_signal(signal.SIGINT)
+        code, out, err = finish(publisher)
+        received = 100 + len(finish(subscriber)[1])
+    assert (code, err) == (130, "")
+    told = json.loads(out)
+    assert (told["messages"], told["is_confirmed"]) == (received, True)
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["pub", "/a/*", "x"], "wildcard"),
+        (["sub", "//"], "level"),
+        (["sub", "/a", "--interface", "nope0"], "this machine has: lo"),
+        (["sub", "/a", "--log", "nonsense"], "choose of all"),
+        (["doctor", "--interface", "nope0"], "this machine has: lo"),
+        (["bench", "latency", "--interface", "nope0"], "this machine has: lo"),
+        (["simulate", "--scenario", "nope"], "there are all, "),
+        (["simulate", "--seeds", "9:3"], "write A:B"),
+    ],
+)
+def test_error_is_one_line_and_exit_code_2(bus: Bus, arguments: list[str], text: str) -> None:
+    ended = bus.run(*arguments)
+    assert ended.returncode == 2
+    assert text in one_line(ended.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pub", "/a", "x", "--stdin"],
+        ["pub", "/a", "-n", "0"],
+        ["sub", "/a", "--json", "--raw"],
+        ["bench", "throughput", "--link", "pigeon"],
+        ["bench", "nonsense"],
+    ],
+)
+def test_wrong_usage_says_so_without_a_traceback(bus: Bus, arguments: list[str]) -> None:
+    ended = bus.run(*arguments)
+    assert ended.returncode == 2
+    assert b"Usage: hubbub" in ended.stderr and b"Traceback" not in ended.stderr
+
+
+# Benchmarks.
+
+FIELDS = {
+    *("link", "size", "messages_per_second", "megabytes_per_second", "p50_us", "p99_us", "sent"),
+    *("received", "lost", "duplicates", "repairs", "naks", "cpu_seconds", "latency_kind"),
+}
+
+
+@pytest.mark.parametrize("mode", ["inline", "receive"])
+def test_throughput_with_loss_loses_nothing(bus: Bus, mode: str) -> None:
+    options = ["--subscribers", "2", "--loss", "0.1", "--seconds", "0.5", "--rate", "20000"]
+    ended = bus.run("bench", "throughput", "--json", "--mode", mode, *options)
+    assert ended.returncode == 0, ended
+    result = json.loads(ended.stdout)
+    assert result.keys() >= FIELDS
+    assert (result["link"], result["size"], result["lost"]) == ("multicast", 64, 0)
+    assert result["received"] == 2 * result["sent"] > 0
+    assert result["repairs"] > 0
+    assert 0 < result["p50_us"] <= result["p99_us"] <= result["max_us"]
+
+
+@pytest.mark.parametrize("options", [[], ["--mode", "receive"], ["--rate", "200"]])
+def test_latency_is_of_round_trips(bus: Bus, options: list[str]) -> None:
+    ended = bus.run("bench", "latency", "--json", "--seconds", "0.5", "--size", "100", *options)
+    assert ended.returncode == 0, ended
+    result = json.loads(ended.stdout)
+    assert result.keys() >= FIELDS
+    assert result["latency_kind"] == "round trip"
+    assert result["received"] == result["sent"] > 10
+    assert 0 < result["p50_us"] <= result["p99_us"]
+
+
+def test_benchmark_is_a_table_for_people(bus: Bus) -> None:
+    ended = bus.run("bench", "throughput", "--seconds", "0.2", "--rate", "1000")
+    assert ended.returncode == 0, ended
+    assert b"\nmessages/s " in ended.stdout
+    assert b"\nlost, duplicates     0, 0\n" in ended.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ended_benchmark_leaves_no_process_behind(bus: Bus, number: signal.Signals) -> None:
+    with bus.start("bench", "throughput", "--seconds", "50", "--subscribers", "2") as command:
+        wait_until(lambda: len(children(command.pid)) == 3)
+        workers = children(command.pid)
+        command.send_signal(number)
+        assert command.wait(TIMEOUT_S) == {2: 130, 15: 143, 9: -9}[number]
+        wait_until(lambda: not any(is_running(pid) for pid in workers))
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # An orphan that ended is gone as soon as init has looked.
+
+
+# Simulation and diagnosis.
+
+
+def test_simulation_runs_the_seeds_asked_for(bus: Bus) -> None:
+    options = ["--scenario", "random_loss", "--scenario", "tail_loss", "--seeds", "3:5"]
+    ended = bus.run("simulate", "--json", "--jobs", "2", *options)
+    result = json.loads(ended.stdout)
+    assert (result["runs"], list(result["scenarios"])) == (4, ["random_loss", "tail_loss"])
+    assert ended.returncode == (1 if result["failed"] else 0)
+
+
+def test_simulation_shows_a_table(bus: Bus) -> None:
+    ended = bus.run("simulate", "--scenario", "random_loss", "--seeds", "0:2")
+    assert b"random_loss" in ended.stdout
+    assert b"2 runs of seeds 0:2: " in ended.stdout
+
+
+def test_scenarios_are_listed_with_what_they_show(bus: Bus) -> None:
+    known = json.loads(bus.run("simulate", "--list", "--json").stdout)
+    assert known["random_loss"]
+    assert bus.run("simulate", "--list").stdout.decode().count("\n") == len(known)
+
+
+def test_interrupted_simulation_tells_what_was_done(bus: Bus) -> None:
+    with bus.start("simulate", "--seeds", "0:100000", "--jobs", "2", "--json") as command:
+        wait_until(lambda: len(children(command.pid)) >= 2)
+        workers = children(command.pid)
+        command.send_signal(signal.SIGINT)
+        code, out, err = finish(command)
+    assert (code, err) == (130, "")
+    assert json.loads(out)["is_interrupted"]
+    assert not any(is_running(pid) for pid in workers)
+
+
+def test_doctor_sees_that_loopback_works(bus: Bus) -> None:
+    ended = bus.run("doctor", "--json")
+    told = json.loads(ended.stdout)
+    found = {one["name"]: one for one in told["findings"]}
+    assert (ended.returncode, told["ok"]) == (0, True)
+    assert found["lo multicast"]["state"] == found["bus"]["state"] == "ok"
+    assert all(one["remedy"] for one in told["findings"] if one["state"] != "ok")
+    assert {"python", "memfd", "timerfd", "clock", "receive buffer", "segmentation"} <= set(found)
+
+
+def test_doctor_says_it_to_people(bus: Bus) -> None:
+    ended = bus.run("doctor")
+    assert ended.returncode == 0
+    assert b"\nok    lo multicast " in ended.stdout
+
+
+# The command itself.
+
+
+def test_version_is_that_of_the_package(bus: Bus) -> None:
+    from importlib.metadata import version
+
+    assert bus.run("--version").stdout.decode() == f"hubbub {version('hubbub')}\n"
+
+
+@pytest.mark.parametrize("command", ["pub", "sub", "bench", "simulate", "doctor"])
+def test_every_command_has_help_without_loading_what_only_its_work_needs(
+    bus: Bus, command: str
+) -> None:
+    program = f"""
+import sys
+sys.argv = ["hubbub", {command!r}, "--help"]
+from hubbub.cli.main import main
+try:
+    main()
+finally:
+    print(*(name for name in sys.modules if name in {{"rich", "hubbub.simulation", "json"}}))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=bus.environment, capture_output=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0
+    assert ended.stdout.startswith(f"Usage: hubbub {command}".encode())
+    assert b"rich" not in ended.stdout.splitlines()[-1]
+    assert b"simulation" not in ended.stdout.splitlines()[-1]
