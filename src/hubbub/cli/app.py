@@ -1,7 +1,6 @@
 """All commands under one name. Help is plain text: it starts twice as fast without rich."""
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -27,6 +26,8 @@ app.command("doctor")(doctor.doctor)
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
+        from importlib.metadata import version
+
         print(f"hubbub {version('hubbub')}")
         raise typer.Exit
 

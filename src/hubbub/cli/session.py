@@ -8,8 +8,7 @@ from types import FrameType
 from typing import NoReturn
 
 import hubbub
-from hubbub.cli.terminal import escape, note
-from hubbub.links.interfaces import choose
+from hubbub.cli.terminal import escape
 
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
@@ -22,8 +21,6 @@ def open_node(domain: str | None, interface: str | None, log: str | None) -> hub
     end_on_sigterm()
     set_up_log(is_wanted=log is not None)
     node = hubbub.open(domain=domain, interface=interface, log=log)
-    if interface is None and choose(None)[0].is_loopback:
-        note("no LAN here: only processes of this host are heard")
     # What was made at start-up lives as long as the command: no collection need look at it again.
     gc.collect()
     gc.freeze()
@@ -38,14 +35,23 @@ class _SafeFormatter(logging.Formatter):
 
 
 def set_up_log(*, is_wanted: bool) -> None:
-    """Send the library's log to stderr; unless it is wanted, only what is broken.
+    """Send the library's log to stderr; unless it is wanted, only its warnings.
 
-    Its warnings are events, which commands tell in their own way.
+    Most of those are events, which commands tell in their own way.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(_SafeFormatter("%(asctime)s %(name)s %(message)s"))
-    handler.setLevel(logging.DEBUG if is_wanted else logging.ERROR)
+    if is_wanted:
+        handler.setFormatter(_SafeFormatter("%(asctime)s %(name)s %(message)s"))
+    else:
+        handler.setFormatter(_SafeFormatter("hubbub: %(message)s"))
+        handler.setLevel(logging.WARNING)
+        handler.addFilter(_is_no_event)
     logging.getLogger("hubbub").addHandler(handler)
+
+
+def _is_no_event(record: logging.LogRecord) -> bool:
+    arguments = record.args
+    return not (isinstance(arguments, tuple) and isinstance(next(iter(arguments), 0), hubbub.Event))
 
 
 def end_on_sigterm() -> None:
