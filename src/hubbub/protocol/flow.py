@@ -11,7 +11,7 @@ factor of two, a full socket buffer is 20 ms of traffic, and any rate that is sa
 (decision 0005).
 """
 
-from hubbub.limits import GRTT_CEILING, GRTT_FLOOR, GRTT_START, MS, WINDOW_BYTES_MIN
+from hubbub.limits import GRTT_CEILING, GRTT_FLOOR, GRTT_START, MS, SECOND, WINDOW_BYTES_MIN
 from hubbub.wire.control import Status
 
 
@@ -20,7 +20,7 @@ class ReceiverState:
 
     __slots__ = (
         "advanced_ns", "contiguous", "from_frame", "is_lost", "is_slow", "key", "limit", "rtt_ns",
-        "window_bytes",
+        "sampled_ns", "window_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +33,7 @@ class ReceiverState:
         self.limit = position + self.window_bytes
         self.advanced_ns = now
         self.rtt_ns = 0
+        self.sampled_ns = now
         self.is_slow = False
         self.is_lost = False  # Timed out, but still owed.
 
@@ -92,11 +93,19 @@ class Flow:
             state.is_slow = False
         self._recompute(next_frame)
 
-    def sample_rtt(self, state: ReceiverState, rtt_ns: int) -> None:
-        """Track round trips: up quickly, down slowly, because asking too early costs everybody."""
+    def sample_rtt(self, now: int, state: ReceiverState, rtt_ns: int) -> None:
+        """Track round trips: up quickly, down slowly, because asking too early costs everybody.
+
+        Slowly is a matter of time, not of samples: where those are rare, what a stall of long ago
+        has left would slow down every repair for minutes.
+        """
         if not 0 <= rtt_ns <= GRTT_CEILING:
             return
-        step = 2 if rtt_ns > state.rtt_ns else 16
+        step = 2
+        if rtt_ns <= state.rtt_ns:
+            rested_ns = max(now - state.sampled_ns, 1)
+            step = min(max(SECOND // rested_ns, 1), 16)
+        state.sampled_ns = now
         state.rtt_ns += (rtt_ns - state.rtt_ns) // step
         slowest = max(receiver.rtt_ns for receiver in self.receivers.values())
         self.grtt_ns = min(max(slowest, GRTT_FLOOR), GRTT_CEILING)

@@ -140,7 +140,7 @@ class Outgoing:
         sender = self.reliable
         if status.echo_us:
             rtt_us = (now // US - status.echo_us - status.delay_us) % _US_WRAP
-            self.flow.sample_rtt(state, rtt_us * US)
+            self.flow.sample_rtt(now, state, rtt_us * US)
         was_slow = state.is_slow
         base = sender.position_of(status.contiguous)
         self.flow.update(now, state, status, sender.next_sequence, sender.position, base)

@@ -108,15 +108,25 @@ def test_round_trip_goes_up_quickly_and_down_slowly_within_its_bounds() -> None:
     flow = make(b"a", b"b")
     state = flow.receivers[b"a"]
     for _ in range(20):
-        flow.sample_rtt(state, 50 * MS)
+        flow.sample_rtt(0, state, 50 * MS)
     assert 45 * MS < flow.grtt_ns <= 50 * MS
-    flow.sample_rtt(state, 0)
+    flow.sample_rtt(0, state, 0)
     assert flow.grtt_ns > 40 * MS
     for _ in range(500):
-        flow.sample_rtt(state, 0)
+        flow.sample_rtt(0, state, 0)
     assert flow.grtt_ns == GRTT_FLOOR
-    flow.sample_rtt(state, GRTT_CEILING + 1)
-    flow.sample_rtt(state, -1)
+    flow.sample_rtt(0, state, GRTT_CEILING + 1)
+    flow.sample_rtt(0, state, -1)
+    assert flow.grtt_ns == GRTT_FLOOR
+
+
+def test_round_trip_of_a_stall_is_forgotten_in_seconds_also_when_samples_are_rare() -> None:
+    flow = make(b"a")
+    state = flow.receivers[b"a"]
+    for _ in range(20):
+        flow.sample_rtt(0, state, 400 * MS)
+    for second in range(1, 4):
+        flow.sample_rtt(second * SECOND, state, 1 * MS)
     assert flow.grtt_ns == GRTT_FLOOR
 
 
