@@ -81,6 +81,7 @@ class SimulatedNode:
         self.patterns: dict[str, int] = {}
         self.topics: list[OutgoingTopic] = []
         self.is_alive = True
+        self.is_listening = False  # To itself: its own subscriptions see its own messages.
         self.buffer_drops = 0
         self.sent_bytes = 0
         self._buffer: deque[tuple[bytes, Address]] = deque()
@@ -128,6 +129,8 @@ class SimulatedNode:
         topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable)
         self.ledger.declared(self, topic)
         self.topics.append(topic)
+        if self.is_listening:
+            topic.sinks = (self,)
         self._wake_at(self.world.now)
         return topic
 
