@@ -42,6 +42,16 @@ def converse(lan: Lan, random: Random) -> None:
     lan.run(50 * MS)
 
 
+def converse_on(lan: Lan, now: int) -> int:
+    """Let the honest go on between the lies, so that what these left behind is met."""
+    lan.now = now
+    for node in lan.nodes:
+        for topic in node.core.outgoing.topics.values():
+            lan.publish(node, topic, b"honest", bytes(2000))
+    lan.run(2 * MS)
+    return lan.now
+
+
 def open_victim(seed: int, reassembly_bytes: int = REASSEMBLY_BYTES) -> tuple[Lan, Node]:
     """Return a node that publishes and subscribes among two others."""
     lan = Lan(3, reassembly_bytes=reassembly_bytes, cache_bytes=20_000, seed=seed)
