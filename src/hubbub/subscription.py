@@ -339,9 +339,10 @@ class Subscription:
         if not is_from_node:
             for handle in handles:
                 self._node._remove_pattern(handle)
-            self._node._forget(self)
         self._waiters.wake_all()
-        self._report()
+        self._report()  # Before the node forgets our listener.
+        if not is_from_node:
+            self._node._forget(self)
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"the subscription of {self._name()} is closed: {self._closed_reason}")
