@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from hubbub.cli.terminal import cut, escape, readable, size
@@ -29,7 +30,12 @@ def message_line(message: Message, columns: int) -> str:
 
 def _clock(time_ns: int) -> str:
     seconds, rest_ns = divmod(time_ns, SECOND)
-    return f"{datetime.fromtimestamp(seconds):%H:%M:%S}.{rest_ns // 1000:06d}"
+    return f"{_clock_seconds(seconds)}.{rest_ns // 1000:06d}"
+
+
+@lru_cache(maxsize=16)  # Many messages come in one second, and writing it takes 3 us.
+def _clock_seconds(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds):%H:%M:%S}"
 
 
 def _without_torn_end(payload: bytes) -> bytes:

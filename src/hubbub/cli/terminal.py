@@ -36,6 +36,8 @@ def readable(payload: bytes) -> str:
         text = payload.decode()
     except UnicodeDecodeError:
         return payload.hex(" ", -4)
+    if text.isprintable():
+        return text
     if any(one < " " and one not in _TEXT_CONTROLS for one in text):
         return payload.hex(" ", -4)
     return escape(text)
