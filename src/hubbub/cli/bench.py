@@ -1,6 +1,7 @@
 """`hubbub bench`: how fast the bus is here, with publisher and subscribers as processes."""
 
 import secrets
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -89,6 +90,7 @@ def summarise(plan: Plan, published: Outcome, received: list[Outcome]) -> dict[s
         "sent": published.messages,
         "received": arrived,
         "lost": expected - arrived,
+        "losses": dict(sum((Counter(outcome.losses) for outcome in received), Counter())),
         "duplicates": sum(outcome.duplicates for outcome in everybody),
         "repairs": sum(outcome.repairs for outcome in everybody),
         "naks": sum(outcome.naks for outcome in everybody),
@@ -101,8 +103,8 @@ def _print(result: dict[str, Any]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:{width}}  {value}")
-    if result["lost"] and result["mode"] == "receive":
-        note("the receiving thread was too slow for its queue; --mode inline holds the sender back")
+    if result["lost"]:
+        note("lost: " + ", ".join(f"{count:,} {why}" for why, count in result["losses"].items()))
 
 
 def _rows(result: dict[str, Any]) -> list[tuple[str, str]]:

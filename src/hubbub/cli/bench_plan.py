@@ -40,6 +40,8 @@ class Outcome(msgspec.Struct, frozen=True):
     cpu_seconds: float = 0.0
     quantiles_ns: list[int] = []
     longest_ns: int = 0
+    losses: dict[str, int] = {}
+    """Messages (or frames of unknown content) that were given up, by reason."""
 
 
 def quantiles(samples: list[int]) -> list[int]:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -136,6 +137,8 @@ class Count:
 def _subscribe(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
     """Receive until the last message, or until told to stop."""
     count = Count()
+    losses: Counter[str] = Counter()
+    node.on_event(lambda event: _add_loss(losses, event))
     cpu_s = time.process_time()
     subject = PING if plan.benchmark == LATENCY else DATA
     dropped = _receive(node, plan, subject, count.take, stop)
@@ -150,7 +153,15 @@ def _subscribe(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
         cpu_seconds=time.process_time() - cpu_s,
         quantiles_ns=quantiles(count.samples_ns),
         longest_ns=max(count.samples_ns, default=0),
+        losses=losses,  # Not a copy: what is reported while the node closes counts, too.
     )
+
+
+def _add_loss(losses: Counter[str], event: hubbub.Event) -> None:
+    if isinstance(event, hubbub.GapAbandoned):
+        losses[event.reason] += event.last - event.first + 1
+    elif isinstance(event, hubbub.SlowConsumer):
+        losses[event.policy] += event.dropped
 
 
 def _receive(
