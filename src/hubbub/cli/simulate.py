@@ -58,6 +58,8 @@ def simulate(
     names = _choose(scenario or [ALL], known)
     numbers = parse_seeds(seeds)
     end_on_sigterm()
+    # A pool ends its processes by SIGTERM, and counts on its ending them at once.
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     tallies = {name: Tally() for name in names}
     results = run_many(names, numbers, jobs=jobs or os.cpu_count() or 1)
     is_interrupted = _collect(results, tallies, len(names) * len(numbers), as_json)
