@@ -57,6 +57,7 @@ class Receiver:
         self.reassembly = Reassembly(budget)
         self.is_wanted = is_wanted
         self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
+        self.declared_firsts: dict[int, int] = {}  # By frames that came meanwhile.
         self.held: dict[int, list[Held]] = {}
         self.held_bytes = 0
         self.held_base = from_frame  # The first missing frame when we last looked at what is held.
@@ -279,10 +280,13 @@ class Receiver:
         if topics is None:
             return False
         for topic in topics:
-            self.declare(topic)
+            self.declare(topic, is_owed=not self.is_awaiting_grant)
+            if self.is_awaiting_grant and topic.number in self.topics:
+                # We may not have been counted in yet: only the grant can say from where on.
+                self.declared_firsts[topic.number] = topic.first
         return True
 
-    def declare(self, declared: Topic) -> None:
+    def declare(self, declared: Topic, *, is_owed: bool = True) -> None:
         """Learn a topic's name and where it starts for us; what cannot be a topic is left out."""
         topic = self.topics.get(declared.number)
         if topic is None or topic.subject != declared.subject:
@@ -296,7 +300,7 @@ class Receiver:
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
             if topic.is_wanted:
                 topic.expected = self.positions.pop(declared.subject, None)
-        if topic.is_wanted:
+        if topic.is_wanted and is_owed:
             topic.start(declared.first)
 
     def grant(self, from_frame: int) -> None:
@@ -308,6 +312,11 @@ class Receiver:
 
     def release_held(self, received_ns: int, out: list[Delivery]) -> None:
         """Take up what was held, or known as lost, for topics that a grant has named."""
+        for number, first in self.declared_firsts.items():
+            named = self.topics.get(number)
+            if named is not None and named.is_wanted and named.expected is None:
+                named.start(first)  # Begun after the grant was written.
+        self.declared_firsts.clear()
         self._release_named(received_ns, out)
         for (number, first, count), reason in self.unnamed_lost:
             topic = self.topics.get(number)
