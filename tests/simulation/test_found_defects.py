@@ -17,7 +17,7 @@ from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.stage import Stage
 from hubbub.wire import batch
 from hubbub.wire.control import Topic, decode_declarations, encode_declarations
-from hubbub.wire.header import DECLARES, GRANT, RELIABLE
+from hubbub.wire.header import DECLARES, GRANT, HELLO, RELIABLE
 
 SOURCE = Source("a", bytes(12), 1)
 
@@ -216,3 +216,47 @@ def test_topic_whose_declaring_frame_is_lost_for_good_is_named_by_a_new_grant() 
     stage.finish()
     gaps = [event for _, _, event in stage.ledger.events if isinstance(event, GapAbandoned)]
     assert [(gap.subject, gap.first) for gap in gaps] == [("/t/new", 1)]
+
+
+def declare(receiver: Receiver, frame: int, number: int, first: int) -> list[Delivery]:
+    """Send a frame that declares a topic and has the message `first` of it."""
+    out: list[Delivery] = []
+    declarations = encode_declarations([Topic(number, RELIABLE, f"/{number}", first)])
+    body = batch.encode([(number, first, 1)], [b"x"], [0], declarations)
+    receiver.accept_data(0, frame, DECLARES, body, 0, len(body), 0, out)
+    return out
+
+
+def test_frame_that_declares_a_topic_while_a_grant_is_awaited_does_not_say_what_is_owed() -> None:
+    receiver = make_receiver()
+    receiver.is_awaiting_grant = True
+    assert declare(receiver, 1, 17, 1) == [] and declare(receiver, 2, 18, 1) == []
+    receiver.declare(Topic(17, RELIABLE, "/17", 2))  # The grant; 18 was begun behind it.
+    receiver.is_awaiting_grant = False
+    out: list[Delivery] = []
+    receiver.release_held(0, out)
+    assert [(delivery.topic.subject, delivery.first) for delivery in out] == [("/18", 1)]
+    assert receiver.holes == []
+
+
+def test_late_frame_of_an_old_incarnation_does_not_end_the_new_one_for_ever() -> None:
+    stage, publisher, subscriber = make_pair(peer_timeout_ms=1000, heartbeat_ms=300)
+    old_hellos: list[bytes] = []
+
+    def keep_hello(source: SimulatedNode, target: SimulatedNode, frame: bytes) -> bool:
+        if source is publisher and frame[KIND_OFFSET] == HELLO:
+            old_hellos.append(frame)
+        return False
+
+    stage.network.drop = keep_hello
+    publisher.publish_on("/t/1")
+    publisher.core.subscribe(publisher.now, "/elsewhere")
+    stage.world.run_for(100 * MS)
+    publisher.crash()
+    again = stage.node(publisher.host, publisher.index)
+    subscriber.core.discovery.departed.clear()  # It never heard the old one.
+    stage.world.run_for(100 * MS)
+    subscriber.core.discovery.departed.clear()
+    subscriber.arrive(old_hellos[-1], publisher.address)
+    stage.world.run_for(3 * SECOND)
+    assert stage.ledger.present[subscriber] == {again.source}

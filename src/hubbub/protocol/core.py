@@ -527,6 +527,7 @@ class Core:
             del self.peers[peer.key]
             return
         peer.lost_ns = now
+        self.discovery.forgive(peer.source.id)
         self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
         self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
         self._changed(now)

@@ -32,7 +32,7 @@ from hubbub.protocol.peers import Peer
 from hubbub.subjects import Matcher
 from hubbub.wire import control
 from hubbub.wire.control import Hello
-from hubbub.wire.header import RELIABLE
+from hubbub.wire.header import RELIABLE, split_key
 
 _KNOWN_MAX = 64
 _HELLO_OVERHEAD_BYTES = 512
@@ -194,6 +194,14 @@ class Discovery:
         self.departed[peer.key] = ((peer.ends or {}).get(RELIABLE, 0), peer.their_debt)
         while len(self.departed) > DEPARTED_MAX:
             self.departed.popitem(last=False)
+
+    def forgive(self, identifier: bytes) -> None:
+        """Let other incarnations of a silent node return.
+
+        A late frame of an old incarnation looks like a restart, and ends the one that lives.
+        """
+        for key in [key for key in self.departed if split_key(key)[0] == identifier]:
+            del self.departed[key]
 
     def _hellos(self, *, is_reply: bool) -> list[bytes]:
         """Write who we are and what we want, in as many parts as that takes."""

@@ -95,6 +95,9 @@ class SimulatedNode:
         ledger.add_node(self)
         self._wake_at(world.now)
 
+    def __repr__(self) -> str:
+        return self.name
+
     @property
     def now(self) -> int:
         """Return what this host's monotonic clock shows."""

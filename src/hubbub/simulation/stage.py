@@ -125,16 +125,13 @@ class Stage:
         self.world.run_for(200 * MS)
         self.ledger.check_receptions()
         self.world.run_while(lambda: not self._is_aware(), AWARE_NS, 50 * MS)
-        self.ledger.check_awareness()
+        unaware = self.ledger.unaware()
+        self.world.check(not unaware, f"{AWARE_NS / MS:.0f} ms later: {unaware}")
         self.ledger.check_receptions()
         return took_ns
 
     def _is_aware(self) -> bool:
-        return all(
-            self.ledger.present[node]
-            == {other.source for other in self.ledger.nodes if other is not node}
-            for node in self.ledger.nodes
-        )
+        return not self.ledger.unaware()
 
     def check_first(self, first: int = 1) -> None:
         """Check that everybody was owed everything from the first message on."""
