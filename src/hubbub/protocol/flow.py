@@ -107,7 +107,8 @@ class Flow:
             step = min(max(SECOND // rested_ns, 1), 16)
         state.sampled_ns = now
         state.rtt_ns += (rtt_ns - state.rtt_ns) // step
-        slowest = max(receiver.rtt_ns for receiver in self.receivers.values())
+        here = [other.rtt_ns for other in self.receivers.values() if not other.is_lost]
+        slowest = max(here, default=rtt_ns)
         self.grtt_ns = min(max(slowest, GRTT_FLOOR), GRTT_CEILING)
 
     def blocked(self, now: int) -> None:

@@ -156,3 +156,12 @@ def test_bucket_keeps_its_rate_over_many_bursts() -> None:
         else:
             now = ready
     assert 0.99 < sent * 8 / 1e7 < 1.01
+
+
+def test_round_trip_of_a_lost_receiver_does_not_slow_down_the_others() -> None:
+    flow = make(b"a", b"b")
+    for _ in range(20):
+        flow.sample_rtt(0, flow.receivers[b"a"], 400 * MS)
+    flow.set_lost(b"a", 10, is_lost=True)
+    flow.sample_rtt(0, flow.receivers[b"b"], 1 * MS)
+    assert flow.grtt_ns == GRTT_FLOOR
