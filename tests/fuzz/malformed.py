@@ -158,7 +158,9 @@ class Attacker:
 
     def _ranges(self) -> list[control.Range]:
         count = self.random.choice([0, 1, 2, 10, 80])
-        lengths = [1, 2, 100, MISSING_FRAMES_MAX, self._edge(32)]
+        lengths = [1, 2, 100]
+        if self.random.random() < 0.3:
+            lengths += [MISSING_FRAMES_MAX, self._edge(32)]
         return [(self._frame_number(), self.random.choice(lengths)) for _ in range(count)]
 
     def _runs(self) -> list[batch.Run]:

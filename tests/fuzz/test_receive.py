@@ -2,7 +2,9 @@
 
 import os
 import tracemalloc
+from hashlib import sha1
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -43,6 +45,15 @@ def describe(seed: int, number: int, datagram: bytes) -> str:
     return f"seed {seed}, datagram {number}: {datagram.hex()}"
 
 
+def stamp_of(chunk: int) -> Path:
+    """Name the file that says that a chunk has passed with this very code."""
+    root = Path(__file__).parents[2]
+    files = [root / "tests" / "harness.py", *(root / "tests" / "fuzz").glob("*.py")]
+    files += (root / "src" / "hubbub").rglob("*.py")
+    code = sha1(b"".join(path.read_bytes() for path in sorted(files)))
+    return root / ".soak" / f"fuzz-{code.hexdigest()[:12]}" / str(chunk)
+
+
 def live(seed: int, count: int, reassembly_bytes: int = REASSEMBLY_BYTES) -> Node:
     """Send one victim so many malformed datagrams."""
     lan, victim = open_victim(seed, reassembly_bytes)
@@ -75,10 +86,15 @@ def live(seed: int, count: int, reassembly_bytes: int = REASSEMBLY_BYTES) -> Nod
 def test_malformed_datagrams_neither_raise_nor_grow_and_are_counted(
     chunk: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    stamp = stamp_of(chunk)
+    if IS_SOAK and stamp.exists():
+        pytest.skip("passed before with this code")
     for life in range(-(-CHUNK // DATAGRAMS_PER_LIFE)):
         left = CHUNK - life * DATAGRAMS_PER_LIFE
         live(1000 * chunk + life, min(left, DATAGRAMS_PER_LIFE))
     if IS_SOAK:
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.touch()
         with capsys.disabled():
             print(f" {(chunk + 1) * CHUNK:,} datagrams", end="", flush=True)  # noqa: T201
 
