@@ -60,6 +60,7 @@ from hubbub.wire.header import (
 
 _SWEEPS_PER_TIMEOUT = 8
 _VERSION_SOURCES_MAX = 256
+_EARLY_GRANTS_MAX = 64
 
 
 class Core:
@@ -350,6 +351,9 @@ class Core:
             if not peer.is_known:
                 peer.is_known = True
                 self._join(peer)
+                for grant in peer.early_grants:
+                    self.incoming.take_grant(now, peer, grant)
+                peer.early_grants.clear()
             self.outgoing.grants.reconsider(now, peer)
             self._changed(now)
         return True
@@ -416,7 +420,11 @@ class Core:
         if grant is None or grant.parts == 0:
             return False
         if grant.target == self.endpoint.key and grant.nonce <= self.interest.version:
-            self.incoming.take_grant(now, peer, grant)
+            if peer.is_known:
+                self.incoming.take_grant(now, peer, grant)
+            elif len(peer.early_grants) < _EARLY_GRANTS_MAX:
+                # Its messages bear its name, so they wait for the HELLO that tells it.
+                peer.early_grants.append(grant)
         return True
 
     def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:

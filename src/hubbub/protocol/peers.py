@@ -10,7 +10,7 @@ from hubbub.message import Source
 from hubbub.protocol.burst import Address
 from hubbub.protocol.receiver import Receiver
 from hubbub.subjects import Matcher
-from hubbub.wire.control import Hello
+from hubbub.wire.control import Grant, Hello
 from hubbub.wire.header import Header, split_key
 
 Early = tuple[Header, bytes]
@@ -64,6 +64,7 @@ class Peer:
         self.grant_serial = 0  # Of the grant under way...
         self.granted_serial = 0  # ...and of the last one that is complete.
         self.grant_parts: set[int] = set()
+        self.early_grants: list[Grant] = []  # Grants that came before its HELLO.
         self.early: list[Early] = []  # Frames that came before their grant.
         self.early_bytes = 0
 
