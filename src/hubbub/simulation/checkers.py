@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from hubbub.events import Event, GapAbandoned, PeerJoined, PeerLeft
-from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, RUN_TABLES_MAX
+from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, RUN_TABLES_MAX, WINDOW_BYTES
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.topics import OutgoingTopic
@@ -342,7 +342,9 @@ class Bounds:
             for body in cache.bodies.values()
         ))  # fmt: skip
         self._within("run tables", len(cache.run_tables), RUN_TABLES_MAX)
-        self._within("repairs", len(outgoing.reliable.repairs), len(cache.bodies) + 1)
+        window_bytes = max(outgoing.reliable.repair_budget(), WINDOW_BYTES)
+        waiting_bytes = outgoing.reliable.repair_bytes
+        self._within("repairs", waiting_bytes, window_bytes + _FRAME_BYTES_SLACK)
         self._within("pending", framer.pending_count, max(framer.backlog_cells // 3, 65_536))
 
     def look_at_receivers(self) -> None:
