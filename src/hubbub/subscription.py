@@ -109,6 +109,7 @@ class Subscription:
         self._notify = self._waiters.wake_one
         self._decoding: DecodingInbox | None = None
         self._callbacks: CallbackRunner | None = None
+        self._express: CallbackRunner | None = None  # Inline callbacks need no queue.
         if type is not None:
             self._decoding = DecodingInbox(self._inbox, type, self._report_later)
             self._take = self._decoding.take
@@ -116,10 +117,14 @@ class Subscription:
             runner = CallbackRunner(self._inbox, self._take, callback, self._callback_failed)
             self._callbacks = runner
             self._notify = runner.run_inline if inline else node._pool.lane(runner.run_turn).notify
+            if inline and type is None:
+                self._express = runner
 
     def deliver(self, delivery: Delivery, context: Any) -> None:
         """Take a run from the node; several channels may do so at once, each in its own order."""
         if self._closed_reason is not None:
+            return
+        if self._express is not None and self._express.run_at_once(delivery, context):
             return
         with self._delivering:
             self._received += len(delivery.payloads)
@@ -190,7 +195,7 @@ class Subscription:
     @property
     def received(self) -> int:
         """Return how many messages came, those that were dropped included."""
-        return self._received
+        return self._received + (0 if self._express is None else self._express.at_once)
 
     @property
     def is_closed(self) -> bool:
@@ -277,8 +282,8 @@ class Subscription:
         undecodable = 0 if self._decoding is None else self._decoding.rejects.total
         return SubscriptionStatistics(
             patterns=self.patterns,
-            received=self._received,
-            delivered=self._received - pending - dropped - discarded - undecodable,
+            received=self.received,
+            delivered=self.received - pending - dropped - discarded - undecodable,
             pending=pending,
             dropped=dropped,
             discarded=discarded,

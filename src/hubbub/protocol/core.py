@@ -103,7 +103,7 @@ class Core:
         self._timeout_ns = int(settings.peer_timeout_ms * MS)
         self._retention_ns = int(settings.repair_window_ms * MS)
         self._sweep_ns = now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
-        self._due_ns = now
+        self.due_ns = now  # When `advance` has something to do, at the latest.
         self._foreign: set[Address] = set()
         self.receivers_version = 0  # Changes when who receives what may have changed.
         self.is_closing = False
@@ -132,8 +132,8 @@ class Core:
         burst = self.outgoing.next_burst(now)
         if burst is not None:
             tail_ns = self.outgoing.reliable.tail_ns
-            if tail_ns is not None and tail_ns < self._due_ns:
-                self._due_ns = tail_ns
+            if tail_ns is not None and tail_ns < self.due_ns:
+                self.due_ns = tail_ns
         return burst
 
     def single(
@@ -144,8 +144,8 @@ class Core:
             return None
         frame = sender.single(now, topic, payload, published_ns)
         tail_ns = sender.tail_ns
-        if tail_ns is not None and tail_ns < self._due_ns:
-            self._due_ns = tail_ns
+        if tail_ns is not None and tail_ns < self.due_ns:
+            self.due_ns = tail_ns
         return frame
 
     @property
@@ -163,7 +163,7 @@ class Core:
         if self.is_closed:
             return None
         hold = self.outgoing.hold_deadline()
-        return self._due_ns if hold is None else min(hold, self._due_ns)
+        return self.due_ns if hold is None else min(hold, self.due_ns)
 
     # What the application asks for.
 
@@ -207,7 +207,7 @@ class Core:
         self.express.close()
         self.incoming.interest_changed(list(self.peers.values()))
         self.discovery.announce(now)
-        self._due_ns = now
+        self.due_ns = now
 
     def close(self, now: int, linger_ns: int) -> None:
         """Begin to leave: send what is pending, say goodbye, serve repairs for a while."""
@@ -215,7 +215,7 @@ class Core:
         if not self.is_closing:
             self.is_closing = True
             self._linger_until_ns = now + linger_ns
-            self._due_ns = now
+            self.due_ns = now
             if self.outgoing.reliable.is_held and self.outgoing.has_work(now):
                 self.discovery.look_longer(now)
 
@@ -230,8 +230,8 @@ class Core:
             if delivery is not None:
                 endpoint.deliveries.append(delivery)
                 due_ns = now + STATUS_INTERVAL
-                if due_ns < self._due_ns:
-                    self._due_ns = due_ns
+                if due_ns < self.due_ns:
+                    self.due_ns = due_ns
                 return
         size = len(buffer)
         step = segment_bytes or size or 1
@@ -292,18 +292,18 @@ class Core:
             self.endpoint.drops["kind"] += 1
         elif not handler(self, now, peer, header, buffer[start + HEADER_BYTES : end]):
             self.endpoint.drops["malformed"] += 1
-        self._due_ns = min(self._due_ns, self._next_due(now))
+        self.due_ns = min(self.due_ns, self._next_due(now))
 
     def _watch_streams(self, peer: Peer) -> None:
         """Lower the deadline to the timers that a data frame may have set."""
-        due = self._due_ns
+        due = self.due_ns
         for receiver in peer.incoming.values():
             if receiver.status_ns is not None and receiver.status_ns < due:
                 due = receiver.status_ns
             timer = receiver.requester.timer_ns
             if timer is not None and timer < due:
                 due = timer
-        self._due_ns = due
+        self.due_ns = due
 
     def _meet(
         self, now: int, header: Header, buffer: bytes, start: int, end: int, source: Address
@@ -320,7 +320,7 @@ class Core:
             has_left = header.key in self.discovery.departed
             self.endpoint.drops["departed" if has_left else "stranger"] += 1
         elif peer.want_ns is not None:
-            self._due_ns = min(self._due_ns, peer.want_ns)
+            self.due_ns = min(self.due_ns, peer.want_ns)
         return peer
 
     def _return(self, now: int, peer: Peer) -> None:
@@ -406,7 +406,7 @@ class Core:
         lost = control.decode_lost(body)
         if lost is not None and lost.target == self.endpoint.key:
             self.incoming.take_lost(peer, lost)
-            self._due_ns = min(self._due_ns, now)
+            self.due_ns = min(self.due_ns, now)
         return lost is not None
 
     def _take_want(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
@@ -458,7 +458,7 @@ class Core:
     def advance(self, now: int) -> None:
         """Do what is due."""
         self.endpoint.now = now
-        if self.is_closed or (now < self._due_ns and not self.endpoint.control):
+        if self.is_closed or (now < self.due_ns and not self.endpoint.control):
             for sender in self.outgoing.senders.values():
                 sender.framer.calm(now)
             return
@@ -477,7 +477,7 @@ class Core:
             self._send_heartbeat(now)
         if self.is_closing:
             self._advance_closing(now)
-        self._due_ns = self._next_due(now)
+        self.due_ns = self._next_due(now)
 
     def _next_due(self, now: int) -> int:
         peers = list(self.peers.values())
@@ -617,7 +617,7 @@ class Core:
 
     def _changed(self, now: int) -> None:
         self.receivers_version += 1
-        self._due_ns = min(self._due_ns, now)
+        self.due_ns = min(self.due_ns, now)
 
 
 _HANDLERS = {

@@ -7,11 +7,12 @@ raises is reported, and the next message follows.
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from hubbub.limits import DELIVERY_SLICE
 from hubbub.message import Message
-from hubbub.runtime.inbox import Inbox
+from hubbub.protocol.delivery import Delivery
+from hubbub.runtime.inbox import Inbox, message_of_one
 
 _NEVER_NS: Final = 1 << 62
 
@@ -32,6 +33,7 @@ class CallbackRunner:
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.failed = 0
+        self.at_once = 0
         self._clock_ns = clock_ns
         self._inbox = inbox
         self._take = take
@@ -56,6 +58,27 @@ class CallbackRunner:
             finally:
                 self._inline_turn.release()
 
+    def run_at_once(self, delivery: Delivery, context: Any) -> bool:
+        """Call back for one message without queueing it; False: it must be queued.
+
+        Only where nothing is queued and no callback runs, so that the order stays: 3 us a message
+        less on the way of a round trip.
+        """
+        if len(delivery.payloads) > 1 or self._is_muted:
+            return False
+        if not self._inline_turn.acquire(blocking=False):
+            return False
+        try:
+            if self._inbox.pending:
+                return False
+            self.at_once += 1
+            self._call(message_of_one(delivery, context))
+        finally:
+            self._inline_turn.release()
+        if self._inbox.pending:
+            self.run_inline()  # What came while the callback ran.
+        return True
+
     def mute(self) -> None:
         """Call back no more, not even for what is queued; a call under way is the last."""
         self._is_muted = True
@@ -66,17 +89,20 @@ class CallbackRunner:
         self._is_muted = True
 
     def _run_until(self, end_ns: int) -> bool:
-        take, callback, clock_ns = self._take, self._callback, self._clock_ns
+        take, clock_ns = self._take, self._clock_ns
         while not self._is_muted and (message := take()) is not None:
-            try:
-                callback(message)
-            except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
-                raise
-            except BaseException as error:
-                self.failed += 1
-                self._on_failure(message, error)
+            self._call(message)
             if clock_ns() >= end_ns:
                 return True
         if self._is_muted:
             self._inbox.discard()  # Also what slipped in behind the closing.
         return False
+
+    def _call(self, message: Message) -> None:
+        try:
+            self._callback(message)
+        except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
+            raise
+        except BaseException as error:
+            self.failed += 1
+            self._on_failure(message, error)

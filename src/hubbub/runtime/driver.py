@@ -161,9 +161,10 @@ class Driver:
                 self.journal.trace_out(burst)
         finally:
             self.lock.release()
-        if sender.framer.cells:
+        framer = sender.framer
+        if framer.cells:
             self.flush(now)  # Published by others while we held the lock.
-        else:
+        elif framer.is_busy or self._armed_ns is None or self.core.due_ns < self._armed_ns:
             self._rearm()
         return True
 

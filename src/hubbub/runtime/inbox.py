@@ -109,7 +109,7 @@ class Inbox:
         if count == 1:
             # Kept nowhere: a large message must not live until the next one is taken.
             self._taken += 1
-            return new_message(_columns_of_one(delivery, context))
+            return message_of_one(delivery, context)
         messages = make_messages(delivery, context)
         self.current = iter(messages)
         self._taken += count
@@ -167,17 +167,20 @@ def make_messages(delivery: Delivery, context: Any) -> list[Message]:
     return list(map(new_message, columns))
 
 
-def _columns_of_one(delivery: Delivery, context: Any) -> tuple[Any, ...]:
+def message_of_one(delivery: Delivery, context: Any) -> Message:
+    """Turn a run of one message into that message."""
     topic, first, payloads, published_ns, received_ns, link = delivery
-    return (
-        topic.subject,
-        payloads[0],
-        topic.source,
-        first,
-        published_ns[0],
-        received_ns,
-        link,
-        context,
+    return new_message(
+        (
+            topic.subject,
+            payloads[0],
+            topic.source,
+            first,
+            published_ns[0],
+            received_ns,
+            link,
+            context,
+        )
     )
 
 
