@@ -175,6 +175,7 @@ class Lan:
         node.drain(self.now)
 
     def _send(self, datagram: Datagram) -> None:
+        assert len(datagram.data) <= self.options.get("frame_bytes_max", 1400)
         self.sent.append(datagram)
         for node in self.nodes:
             is_for_it = datagram.destination in (None, node.address)

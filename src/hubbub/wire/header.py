@@ -3,17 +3,7 @@
 One frame is one datagram. Fields that are the same for many frames come first, so a sender packs
 them once (`prefix`) and adds 24 bytes a frame (`finish`). The checksum covers the whole frame but
 itself; a sealed frame (decision 0006) leaves it zero and carries a 16-byte tag behind the body
-instead.
-
-    offset size field 0      2    magic "hb" 2      1    version: major << 4 | minor; another major
-    version is not heard, another minor one is 3      1    kind 4      2    flags 6      1    hop
-    limit 7      1    key epoch (0: not sealed) 8      2    stream 10     4    domain: the first
-    four bytes of SHA-256 of its name (HELLO has the name in full) 14     12   sender id 26     8
-    incarnation: random at each start of the sender 34     4    receiver: -2 nobody, -1 many, else a
-    node index 38     8    receiver bitmap: bit i is the node of index i 46     8    frame sequence
-    of the stream (0 in control frames) 54     8    packet number of this path: never reused, also
-    not by a repair 62     4    sender's clock in microseconds, modulo 2**32, echoed by STATUS 66
-    4    CRC-32 of the frame without this field
+instead. docs/protocol.md has the table of the fields.
 """
 
 from collections.abc import Callable
