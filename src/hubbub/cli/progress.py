@@ -15,21 +15,22 @@ class Progress:
     It is drawn by whoever calls `show`, never by a thread of its own: `simulate` forks beside it.
     """
 
-    def __init__(self, total: int | None) -> None:
+    def __init__(self, total: int | None, label: str = "") -> None:
         self._total = total
+        self._label = label
         self._next_s = time.monotonic() + _QUIET_S if sys.stderr.isatty() else float("inf")
         self._bar: Any = None
         self._task: Any = None
 
-    def show(self, done: int, text: str = "") -> None:
-        """Say how much is done; cheap enough to be called for every message."""
+    def show(self, done: int, state: object) -> None:
+        """Say how much is done, and what else; cheap enough to be called for every message."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
         self._next_s = now_s + _REFRESH_S
         if self._bar is None:
             self._start()
-        self._bar.update(self._task, completed=done, text=text)
+        self._bar.update(self._task, completed=done, text=f"{state}{self._label}")
         self._bar.refresh()
 
     def _start(self) -> None:
@@ -41,6 +42,7 @@ class Progress:
             BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[text]}", markup=False),
             console=Console(stderr=True), auto_refresh=False, transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # Else what goes to a file would go to stderr.
         )  # fmt: skip
         self._task = self._bar.add_task("", total=self._total, text="")
         self._bar.start()

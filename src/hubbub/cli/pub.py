@@ -100,7 +100,9 @@ def pub(
         if not _meet(publisher, wait_subs, timeout):
             raise typer.Exit(1)
         tally = Tally()
-        code = _publish_and_confirm(node, publisher, itertools.islice(payloads, count), rate, tally)
+        progress = Progress(None if lines else count, " receiver(s)")
+        payloads = itertools.islice(payloads, count)
+        code = _publish_and_confirm(node, publisher, payloads, rate, tally, progress)
     _report(subject, tally, as_json)
     raise typer.Exit(code)
 
@@ -145,12 +147,14 @@ def _publish_and_confirm(
     payloads: Iterator[bytes],
     rate: float | None,
     tally: Tally,
+    progress: Progress,
 ) -> int:
     """Publish, wait until all receivers have everything, and return the exit code."""
     code = 0
     start_s = time.monotonic()
     try:
-        _publish_all(publisher, payloads, rate, tally)
+        with progress:
+            _publish_all(publisher, payloads, rate, tally, progress)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     tally.is_confirmed = node.flush(FLUSH_TIMEOUT_S)
@@ -161,15 +165,18 @@ def _publish_and_confirm(
 
 
 def _publish_all(
-    publisher: hubbub.Publisher, payloads: Iterator[bytes], rate: float | None, tally: Tally
+    publisher: hubbub.Publisher,
+    payloads: Iterator[bytes],
+    rate: float | None,
+    tally: Tally,
+    progress: Progress,
 ) -> None:
     pace = None if rate is None else Pace(rate)
-    with Progress(None) as progress:
-        for payload in payloads:
-            if pace is not None:
-                pace.wait()
-            tally.add(len(payload), publisher.publish(payload))
-            progress.show(tally.messages, plural(publisher.receivers, "receiver"))
+    for payload in payloads:
+        if pace is not None:
+            pace.wait()
+        tally.add(len(payload), publisher.publish(payload))
+        progress.show(tally.messages, publisher.receivers)
 
 
 def _report(subject: str, tally: Tally, as_json: bool) -> None:
