@@ -221,7 +221,7 @@ def death_not_noticed(sound: Method) -> Method:
     return lose
 
 
-@_bug(Discovery, "announce", "churn")
+@_bug(Discovery, "announce", "late_join")
 def interest_announced_by_heartbeat_only(sound: Method) -> Method:
     """Do not say at once what is wanted now."""
     return lambda self, now: None

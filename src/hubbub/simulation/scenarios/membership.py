@@ -80,15 +80,16 @@ def partition_long(stage: Stage) -> None:
 
 @scenario
 def late_join(stage: Stage) -> None:
-    """Join a running conversation: the first message comes within 100 ms of opening."""
+    """Join a running conversation: the first message comes within 100 ms of subscribing."""
     random, world = stage.random, stage.world
     loss = random.choice([0, random.uniform(0, 0.1)])
     _, subscribing = chatter(stage, messages=600, pause_ns=3 * MS)
     stage.faults(loss=loss)
     world.run_for(random.randint(0, 200) * MS)
     for _ in range(random.randint(1, 3)):
-        opened_ns = world.now
         node = stage.node(subscribing[0].host)
+        world.run_for(random.choice([0, 0, 100 * MS]))  # One that is there already may join, too.
+        opened_ns = world.now
         node.subscribe("/t/...")
         world.run_for(random.randint(0, 50) * MS)
         if not loss:
