@@ -359,6 +359,13 @@ def test_doctor_sees_that_loopback_works(bus: Bus) -> None:
     assert {"python", "memfd", "timerfd", "clock", "receive buffer", "segmentation"} <= set(found)
 
 
+@pytest.mark.parametrize("command", ["doctor", "bench latency --seconds 0.1", "pub /a x"])
+def test_log_is_written_to_stderr(bus: Bus, command: str) -> None:
+    ended = bus.run(*command.split(), "--log", "connection")
+    assert ended.returncode == 0
+    assert b" hubbub.connection joined 239.255.72.66:7266 on lo" in ended.stderr
+
+
 def test_doctor_says_it_to_people(bus: Bus) -> None:
     ended = bus.run("doctor")
     assert ended.returncode == 0

@@ -1,5 +1,6 @@
 """`hubbub bench`: how fast the bus is here, with publisher and subscribers as processes."""
 
+import os
 import secrets
 from collections import Counter
 from typing import Annotated, Any
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hubbub.cli.bench_plan import LATENCY, Benchmark, Mode, Outcome, Plan, percentile
-from hubbub.cli.options import Json, LoopbackInterface
+from hubbub.cli.options import Json, Log, LoopbackInterface
 from hubbub.cli.session import EXIT_LOST, end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, note, plural, print_json, size
 
@@ -33,6 +34,7 @@ def bench(
     ] = "inline",
     interface: LoopbackInterface = LOOPBACK,
     as_json: Json = False,
+    log: Log = None,
 ) -> None:
     """Measure throughput or round trips, in a domain of its own.
 
@@ -45,6 +47,8 @@ def bench(
     from hubbub.cli import bench_processes
 
     end_on_sigterm()
+    if log is not None:
+        os.environ["HUBBUB_LOG"] = log  # For the processes of the benchmark.
     plan = Plan(
         benchmark=benchmark, link=link, size=size_bytes, seconds=seconds, subscribers=subscribers,
         loss=loss, rate=rate, mode=mode, interface=interface,

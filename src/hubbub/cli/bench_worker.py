@@ -33,7 +33,7 @@ _SAMPLE_EVERY = 16  # Messages: a sample of each would slow down what it measure
 def main() -> None:
     """Play the role of the first argument in the plan of the second."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent hears Ctrl-C and ends us.
-    set_up_log(is_wanted=False)
+    set_up_log(is_wanted="HUBBUB_LOG" in os.environ)
     role, plan = sys.argv[1], msgspec.json.decode(sys.argv[2], type=Plan)
     stop = threading.Event()
     threading.Thread(target=_listen_to_parent, args=(stop,), daemon=True).start()

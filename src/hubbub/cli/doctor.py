@@ -6,7 +6,7 @@ from dataclasses import asdict
 import typer
 
 from hubbub.cli.diagnosis import Finding
-from hubbub.cli.options import Json, LoopbackInterface
+from hubbub.cli.options import Json, Log, LoopbackInterface
 from hubbub.cli.session import end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, escape, plural, print_json
 
@@ -14,6 +14,7 @@ from hubbub.cli.terminal import LOOPBACK, escape, plural, print_json
 def doctor(
     interface: LoopbackInterface = LOOPBACK,
     as_json: Json = False,
+    log: Log = None,
 ) -> None:
     """Look at interfaces, multicast, buffers, offloads, timers and clocks of this machine.
 
@@ -23,7 +24,7 @@ def doctor(
     from hubbub.cli import host_checks, network_checks
 
     end_on_sigterm()
-    findings = [*host_checks.examine(), *network_checks.examine(interface)]
+    findings = [*host_checks.examine(), *network_checks.examine(interface, log)]
     if as_json:
         print_json({"ok": not _count(findings, "bad"), "findings": [asdict(f) for f in findings]})
     else:

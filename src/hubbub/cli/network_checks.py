@@ -25,7 +25,7 @@ IPV6_MTU: Final = 1280  # What every link must carry, RFC 8200 section 5.
 _SEGMENT_BYTES: Final = 600
 
 
-def examine(wanted: str) -> Iterator[Finding]:
+def examine(wanted: str, log: str | None) -> Iterator[Finding]:
     """Look at everything here, on one interface."""
     yield check_interfaces(interfaces())
     for interface in choose(wanted):
@@ -36,7 +36,8 @@ def examine(wanted: str) -> Iterator[Finding]:
         yield check_buffer(name, _limit_of(name), _reachable_buffer(option))
     yield check_segmentation()
     yield check_coalescing()
-    yield check_bus(wanted)
+    set_up_log(is_wanted=log is not None)
+    yield check_bus(wanted, log)
 
 
 def check_interfaces(known: list[Interface]) -> Finding:
@@ -194,14 +195,13 @@ def _no_offload(name: str, what: str, kernel: str) -> Finding:
     return Finding(name, "warn", what, remedy)
 
 
-def check_bus(wanted: str) -> Finding:
+def check_bus(wanted: str, log: str | None) -> Finding:
     """Let two nodes exchange a message, in a domain that nobody else uses."""
-    set_up_log(is_wanted=False)
     domain = f"doctor-{secrets.token_hex(8)}"
     start_s = time.perf_counter()
     try:
         with (
-            hubbub.open("doctor-1", domain=domain, interface=wanted) as first,
+            hubbub.open("doctor-1", domain=domain, interface=wanted, log=log) as first,
             hubbub.open("doctor-2", domain=domain, interface=wanted) as second,
         ):
             subscription = second.subscribe("/doctor")
