@@ -118,6 +118,9 @@ class Framer:
         """Let more messages come before the next try: the window is full, or somebody is at it."""
         if len(self.cells) >= self.flush_cells:
             self.flush_cells = len(self.cells) + CELLS * (self.batch_count // 4 + 1)
+            # What is framed tells how large messages are, but for now nothing is.
+            payloads = self.cells[1::CELLS]
+            self._bound_backlog(sum(map(len, payloads)) // max(len(payloads), 1))
 
     def deadline(self) -> int | None:
         """Return when a held-back frame must go."""
@@ -222,8 +225,7 @@ class Framer:
     def _watch_rate(self, now: int, count: int, size_bytes: int) -> None:
         self.messages += count
         mean_bytes = size_bytes // count
-        backlog_count = min(self.backlog_bytes // mean_bytes, BACKLOG_MESSAGES_MAX)
-        self.backlog_cells = CELLS * max(backlog_count, 4)
+        self._bound_backlog(mean_bytes)
         if self.is_busy:
             self.hold_until_ns = now + self.holdback_ns
             return
@@ -236,6 +238,10 @@ class Framer:
             self.batch_count = max(self.body_bytes_max // mean_bytes, 1)
             self.hold_until_ns = now + self.holdback_ns
             self._calm_ns, self._calm_messages = now, self.messages
+
+    def _bound_backlog(self, mean_bytes: int) -> None:
+        backlog_count = min(self.backlog_bytes // max(mean_bytes, 1), BACKLOG_MESSAGES_MAX)
+        self.backlog_cells = CELLS * max(backlog_count, 4)
 
     def count_single(self, now: int, size_bytes: int) -> None:
         """Count a message that was framed elsewhere."""
