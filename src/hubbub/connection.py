@@ -51,13 +51,14 @@ class Connection:
         self._node = node
         self._matcher: Matcher[Sink] = Matcher()
         settings = channel.settings or node.settings
+        identity = node._identity_on(channel)
         link = MulticastLink(
             channel.group, channel.port,
             interface=channel.interface or node._interface, ttl=channel.ttl,
             faults=node._faults, **node._link_options,
         )  # fmt: skip
         core = Core(
-            monotonic_ns(), node.identity, settings,
+            monotonic_ns(), identity, settings,
             channel=link.channel, random=Random(SystemRandom().getrandbits(64)),
             frame_bytes_max=link.frame_bytes_max, burst_bytes_max=link.burst_bytes_max,
             window_bytes=link.window_bytes,

@@ -1,6 +1,8 @@
 """A node: what `hubbub.open` returns, and where channels, publishers and subscriptions meet."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import SystemRandom
 from threading import Lock, Thread
 from time import monotonic
 from types import TracebackType
@@ -76,6 +78,7 @@ class Node:
         self._pool = Pool(self._call_at, delivery_threads_max)
         self._listeners = Listeners(self._pool)
         self._connections: dict[str, Connection] = {}
+        self._left: set[str] = set()  # Channels that this node was on before.
         self._subscriptions: dict[Subscription, list[PatternHandle]] = {}
         self._publishers: list[Publisher] = []
         self._shortcuts: dict[str, Publisher] = {}
@@ -100,6 +103,12 @@ class Node:
             for handle in list(handles):
                 self._place(handle, connection)
         return connection
+
+    def _identity_on(self, channel: Channel) -> Identity:
+        """Say who we are there: who comes back has said goodbye, so it is a new incarnation."""
+        if channel.name in self._left:
+            return replace(self.identity, incarnation=SystemRandom().getrandbits(64))
+        return self.identity
 
     @property
     def channels(self) -> tuple[Connection, ...]:
@@ -297,6 +306,7 @@ class Node:
     def _connection_closed(self, connection: Connection) -> None:
         """Let go of a channel: what was only for it ends, too."""
         self._connections.pop(connection.name, None)
+        self._left.add(connection.name)
         for subscription, handles in list(self._subscriptions.items()):
             for handle in list(handles):
                 handle.places.pop(connection, None)
