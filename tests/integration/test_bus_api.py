@@ -176,6 +176,7 @@ def test_publish_async_lets_the_event_loop_run_while_it_waits_for_room() -> None
             receiver.subscribe("/x", lambda message: gate.wait(30), inline=True)
             publisher = sender.publisher("/x")
             assert await asyncio.to_thread(publisher.wait_for_subscribers, 1, 10)
+            await asyncio.to_thread(wait_until, lambda: not publisher._sender.is_held)
 
             async def publish() -> None:
                 for _ in range(300):
