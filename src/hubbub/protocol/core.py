@@ -16,7 +16,7 @@ from hubbub.limits import (
     SEQUENCE_MAX,
     STATUS_INTERVAL,
     US,
-    WANT_INTERVAL,
+    WANT_INTERVAL_CEILING,
     WINDOW_BYTES_MIN,
 )  # fmt: skip
 from hubbub.protocol.burst import Address, Burst
@@ -507,7 +507,9 @@ class Core:
                 if peer.is_known and peer.interest_version >= peer.announced_version:
                     peer.want_ns = None
                 else:
-                    peer.want_ns = now + WANT_INTERVAL
+                    # Ever more seldom: a forged frame must not make us flood who never sent it.
+                    peer.want_ns = now + peer.want_interval_ns
+                    peer.want_interval_ns = min(2 * peer.want_interval_ns, WANT_INTERVAL_CEILING)
                     self.endpoint.send(peer.address, WANT, 0, control.encode(Want(peer.key)))
 
     def _sweep(self, now: int) -> None:

@@ -26,6 +26,7 @@ from hubbub.limits import (
     PEERS_MAX,
     REPLY_DELAY_MAX,
     REPLY_DELAY_PER_PEER,
+    WANT_INTERVAL,
 )
 from hubbub.protocol.burst import Address
 from hubbub.protocol.peers import Peer
@@ -145,6 +146,7 @@ class Discovery:
         peer.interest = self._matcher_of(patterns)
         peer.interest_version = hello.interest_version
         peer.want_ns = None
+        peer.want_interval_ns = WANT_INTERVAL
         return True
 
     @staticmethod

@@ -5,7 +5,7 @@ A peer is (node id, incarnation): a restart is another peer. One that is not hea
 window: a partition shorter than that costs nothing. A goodbye ends both at once.
 """
 
-from hubbub.limits import PATTERNS_MAX
+from hubbub.limits import PATTERNS_MAX, WANT_INTERVAL
 from hubbub.message import Source
 from hubbub.protocol.burst import Address
 from hubbub.protocol.receiver import Receiver
@@ -55,6 +55,7 @@ class Peer:
         self.window_bytes = 0
         self.hello_parts: dict[int, Hello] = {}
         self.want_ns: int | None = None  # When to ask for its HELLO (again).
+        self.want_interval_ns = WANT_INTERVAL
         # What we owe it, and it owes us.
         self.debt = Debt()
         self.incoming: dict[int, Receiver] = {}

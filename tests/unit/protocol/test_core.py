@@ -80,6 +80,15 @@ def test_request_and_farewell_of_a_stranger_are_counted_and_not_answered(kind: i
     assert node.drops["stranger"] == 1 and lan.sent == []
 
 
+def test_forged_frame_of_a_stranger_does_not_make_us_flood_its_alleged_sender() -> None:
+    lan, _, node = pair()
+    lan.sent.clear()
+    heartbeat = control.encode_heartbeat(control.Heartbeat(1, 2000, []))
+    node.core.receive(lan.now, frame(node, HEARTBEAT, heartbeat), 0, ("x", 1))
+    lan.run(10 * SECOND)
+    assert 3 <= len(lan.sent_of(header.WANT)) <= 8
+
+
 def test_minor_version_is_heard_and_major_version_is_reported_once_a_source() -> None:
     lan, publisher, node = pair()
     newer = bytearray(frame(node, HEARTBEAT, control.encode_heartbeat(
