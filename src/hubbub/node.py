@@ -91,6 +91,8 @@ class Node:
     def connect(self, channel: Channel, *, on_event: Listener | None = None) -> Connection:
         """Join a channel; what subscribes to all channels hears it from now on."""
         self._refuse_closed()
+        if not isinstance(channel, Channel):
+            raise ConfigurationError(f"{channel!r}: give a hubbub.Channel(group, port)")
         if channel.name in self._connections:
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         connection = Connection(self, channel)

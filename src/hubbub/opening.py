@@ -49,17 +49,19 @@ def open(
     its own subscriptions. `faults` mistreats frames on purpose. Further options are those of
     `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LOG.
     """
-    if key_file is None:
-        key_file = os.environ.get("HUBBUB_KEY_FILE")
-    if key_file is not None:
-        raise ConfigurationError(
-            f"key_file={key_file}: this version cannot seal frames, and will not pretend to;"
-            " leave it out to send in the clear"
-        )
+    _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
     log = os.environ.get("HUBBUB_LOG") if log is None else log
     if log is not None:
         set_log(log)
     settings = make_settings(options)
+    _check_kind("interface", interface, str | None, "a name, an address or 'all'")
+    _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
+    _check_number("receive_buffer_bytes", receive_buffer_bytes, 0)
+    _check_number("send_buffer_bytes", send_buffer_bytes, 0)
+    _check_number("frame_bytes_max", frame_bytes_max, 0)
+    _check_number("delivery_threads_max", delivery_threads_max, 1)
+    if switch_interval_ms is not None:
+        _check_interval(switch_interval_ms)
     node = Node(
         _identity(name, domain or os.environ.get("HUBBUB_DOMAIN", "default"), node_id),
         settings,
@@ -86,11 +88,20 @@ def open(
     return node
 
 
+def _refuse_key(key_file: str | None) -> None:
+    if key_file is not None:
+        raise ConfigurationError(
+            f"key_file={key_file}: this version cannot seal frames, and will not pretend to;"
+            " leave it out to send in the clear"
+        )
+
+
 def _identity(name: str | None, domain: str, node_id: bytes | str | None) -> Identity:
     host = socket.gethostname()
     pid = os.getpid()
     name = f"{host}-{pid}" if name is None else name
     for what, value in (("name", name), ("domain", domain)):
+        _check_kind(what, value, str, "text")
         if not value.isprintable() or not 0 < len(value.encode()) <= NODE_NAME_BYTES_MAX:
             raise ConfigurationError(
                 f"{what}={value!r} must be 1 to {NODE_NAME_BYTES_MAX} bytes of printable text"
@@ -103,11 +114,30 @@ def _node_id(node_id: bytes | str | None, random: SystemRandom) -> bytes:
     if node_id is None:
         return random.randbytes(NODE_ID_BYTES)
     try:
-        value = bytes.fromhex(node_id) if isinstance(node_id, str) else bytes(node_id)
-    except ValueError:
+        value = bytes.fromhex(node_id) if isinstance(node_id, str) else bytes(memoryview(node_id))
+    except (ValueError, TypeError):
         value = b""
     if len(value) != NODE_ID_BYTES:
         raise ConfigurationError(
             f"node_id={node_id!r} must be {NODE_ID_BYTES} bytes, or {2 * NODE_ID_BYTES} hex digits"
         )
     return value
+
+
+def _check_kind(name: str, value: Any, kind: Any, wanted: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{name}={value!r}: give {wanted}")
+
+
+def _check_number(name: str, value: Any, bound: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r} is not a whole number")
+    if value < bound:
+        raise ConfigurationError(f"{name}={value} must be at least {bound}")
+
+
+def _check_interval(interval_ms: Any) -> None:
+    if not isinstance(interval_ms, int | float) or isinstance(interval_ms, bool):
+        raise ConfigurationError(f"switch_interval_ms={interval_ms!r} is not a number")
+    if not 0 < interval_ms < float("inf"):
+        raise ConfigurationError(f"switch_interval_ms={interval_ms} must be more than 0, or None")

@@ -12,6 +12,7 @@ from hubbub import limits
 from hubbub.errors import ConfigurationError
 from hubbub.limits import MS, SECOND
 
+_WHOLE = ("_bytes", "_bits", "_rounds", "_requests", "_limit")
 NAGGING_POLICIES = ("suspend", "report", "resync")
 
 
@@ -123,6 +124,8 @@ class Settings:
             raise ConfigurationError(f"{name}={value!r} is not a number")
         if not isfinite(value):
             raise ConfigurationError(f"{name}={value} must be finite")
+        if name.endswith(_WHOLE) and not isinstance(value, int):
+            raise ConfigurationError(f"{name}={value} is not a whole number")
         if value < bound or (is_exclusive and value == bound):
             raise ConfigurationError(
                 f"{name}={value} must be {'more than' if is_exclusive else 'at least'} {bound}"

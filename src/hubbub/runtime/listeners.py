@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from hubbub.errors import ConfigurationError
 from hubbub.events import Closed, Event, PeerJoined, PeerLeft
 from hubbub.message import Source
 from hubbub.runtime.pool import Pool
@@ -45,6 +46,8 @@ class Listeners:
         """Let somebody hear; returns what ends it. None hears nothing."""
         if listener is None:
             return lambda: None
+        if not callable(listener):
+            raise ConfigurationError(f"on_event={listener!r}: give something that can be called")
         entry = _Entry(listener, channel, owner)
         with self._lock:
             self._entries.append(entry)
