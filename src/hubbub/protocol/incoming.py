@@ -162,10 +162,12 @@ class Incoming:
             peer.grant_parts.clear()
         for granted in grant.streams:
             self._take_stream(now, peer, granted, grant.grtt_us)
+        # The answer to an older interest only names topics: what it owes may have ended since.
+        is_current = grant.nonce == self.interest.version
         for topic in grant.topics:
             receiver = peer.incoming.get(topic.stream)
             if receiver is not None:
-                receiver.declare(topic)
+                receiver.declare(topic, is_owed=is_current)
         peer.grant_parts.add(grant.part)
         if len(peer.grant_parts) >= grant.parts:
             peer.granted_version = grant.nonce
