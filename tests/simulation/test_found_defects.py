@@ -16,8 +16,14 @@ from hubbub.simulation.network import KIND_OFFSET
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.stage import Stage
 from hubbub.wire import batch
-from hubbub.wire.control import Topic, decode_declarations, encode_declarations
-from hubbub.wire.header import DECLARES, GRANT, HELLO, RELIABLE
+from hubbub.wire.control import (
+    Grant,
+    GrantedStream,
+    Topic,
+    decode_declarations,
+    encode_declarations,
+)
+from hubbub.wire.header import BEST_EFFORT, DECLARES, GRANT, HELLO, RELIABLE
 
 SOURCE = Source("a", bytes(12), 1)
 
@@ -260,3 +266,28 @@ def test_late_frame_of_an_old_incarnation_does_not_end_the_new_one_for_ever() ->
     subscriber.arrive(old_hellos[-1], publisher.address)
     stage.world.run_for(3 * SECOND)
     assert stage.ledger.present[subscriber] == {again.source}
+
+
+def test_grant_for_an_older_interest_does_not_say_where_the_newer_one_begins() -> None:
+    _, publisher, subscriber = make_pair()
+    core = subscriber.core
+    peer = core.peers[publisher.core.endpoint.key]
+    number = publisher.topics[0].number
+    subscriber.unsubscribe("/t/...")
+    subscriber.subscribe("/t/*")
+    older = Grant(
+        core.endpoint.key, 0, True, core.interest.version - 1, 0, 1, 2000,
+        [GrantedStream(RELIABLE, 1, 1, True)], [Topic(number, RELIABLE, "/t/0", 1)], 99,
+    )  # fmt: skip
+    core.incoming.take_grant(subscriber.now, peer, older)
+    assert peer.incoming[RELIABLE].topics[number].expected is None
+
+
+def test_incomplete_large_message_of_best_effort_is_not_reported_when_a_grant_comes() -> None:
+    receiver = Receiver(BEST_EFFORT, SOURCE, 1, Random(1), 0, Budget(1 << 20), lambda _: True)
+    receiver.declare(Topic(16, BEST_EFFORT, "/a", 1))
+    out: list[Delivery] = []
+    last = segment(16, 1, 500, 1000)
+    receiver.accept_segment(0, 2, last, 0, len(last), 0, out)
+    receiver.release_held(0, out)
+    assert receiver.holes == [] and out == []

@@ -323,7 +323,8 @@ class Receiver:
             if topic is not None and topic.is_wanted:
                 topic.lose(first, count, reason, received_ns, out)
         self.unnamed_lost.clear()
-        self._settle_frames([], "not_available", received_ns, out)
+        if self.is_reliable:
+            self._settle_frames([], "not_available", received_ns, out)
 
     def _release_named(self, received_ns: int, out: list[Delivery]) -> None:
         """Hand out what was held for topics named by now; forget what nobody can name any more."""
