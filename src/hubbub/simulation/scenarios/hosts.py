@@ -17,7 +17,9 @@ def clock_steps(stage: Stage) -> None:
     """Set wall clocks by up to an hour, and let monotonic clocks drift by 200 ppm."""
     random, world = stage.random, stage.world
     stage.faults(loss=random.choice([0, 0.1]))
-    publishing, subscribing = stage.group(2, 2, host=_drifting(stage))
+    subscribing, publishing = ([stage.node(_drifting(stage)) for _ in range(2)] for _ in range(2))
+    for node in subscribing:
+        node.subscribe("/t/...")
     topics = stage.topics(publishing, 2)
     stage.meet(topics, 2)
     for node in publishing:
