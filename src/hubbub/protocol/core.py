@@ -8,7 +8,7 @@ events, fetched by the shell. Nothing here raises because of what a peer sent: i
 from itertools import count
 from random import Random
 
-from hubbub.events import Closed, Event, Nagging, PeerJoined, PeerLeft, VersionMismatch
+from hubbub.events import Closed, Event, Nagging, VersionMismatch
 from hubbub.limits import (
     GOODBYE_INTERVAL,
     GOODBYE_REPEATS,
@@ -16,7 +16,6 @@ from hubbub.limits import (
     SEQUENCE_MAX,
     STATUS_INTERVAL,
     US,
-    WANT_INTERVAL_CEILING,
     WINDOW_BYTES_MIN,
 )  # fmt: skip
 from hubbub.protocol.burst import Address, Burst
@@ -25,6 +24,7 @@ from hubbub.protocol.discovery import Discovery, Interest
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.express import Express
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.membership import Membership
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
@@ -45,12 +45,10 @@ from hubbub.wire.header import (
     NAK,
     OPEN_BITMAP,
     REFUSES,
-    RELIABLE,
     SEALED,
     SEGMENT,
     SKIP,
     STATUS,
-    STREAMS,
     TAG_BYTES,
     WANT,
     Header,
@@ -58,7 +56,6 @@ from hubbub.wire.header import (
     is_intact,
 )  # fmt: skip
 
-_SWEEPS_PER_TIMEOUT = 8
 _VERSION_SOURCES_MAX = 256
 _EARLY_GRANTS_MAX = 64
 
@@ -100,12 +97,12 @@ class Core:
         )  # fmt: skip
         self.peers = self.discovery.peers
         self._hold(is_held=True)
-        self._timeout_ns = int(settings.peer_timeout_ms * MS)
-        self._retention_ns = int(settings.repair_window_ms * MS)
-        self._sweep_ns = now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
+        self.membership = Membership(
+            self.endpoint, self.interest, self.discovery, self.incoming, self.outgoing,
+            self.express, self._changed,
+        )  # fmt: skip
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._foreign: set[Address] = set()
-        self.receivers_version = 0  # Changes when who receives what may have changed.
         self.is_closing = False
         self.is_closed = False
         self._linger_until_ns = 0
@@ -179,7 +176,7 @@ class Core:
         """Return the topic of a subject that is published here from now on."""
         self.endpoint.now = now
         topic = self.outgoing.declare(
-            now, subject, self._known_peers(), is_reliable=is_reliable,
+            now, subject, self.membership.known_peers(), is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash,
         )  # fmt: skip
         self._changed(now)
@@ -269,22 +266,22 @@ class Core:
     ) -> None:
         peer = self.peers.get(header.key)
         if peer is None:
-            peer = self._meet(now, header, buffer, start, end, source)
+            peer = self.membership.meet(now, header, source)
             if peer is None:
                 return
+            if peer.want_ns is not None:
+                self.due_ns = min(self.due_ns, peer.want_ns)
         peer.heard_ns = now
         if peer.address != source:
             peer.address = source
         if peer.lost_ns is not None:
-            self._return(now, peer)
+            self.membership.welcome_back(now, peer)
         kind = header.kind
         if kind in (DATA, SEGMENT):
             self.incoming.take_frame(now, peer, header, buffer, start, end)
             self._watch_streams(peer)
-            if kind == DATA and header.flags == OPEN_BITMAP and not self.incoming.is_suspended:
-                receiver = peer.incoming.get(RELIABLE)
-                if receiver is not None and header.stream == RELIABLE:
-                    self.express.open(buffer, start, peer, receiver)
+            if header.flags == OPEN_BITMAP:
+                self._open_lane(peer, header, buffer, start)
             return
         self.express.close()
         handler = _HANDLERS.get(kind)
@@ -293,6 +290,14 @@ class Core:
         elif not handler(self, now, peer, header, buffer[start + HEADER_BYTES : end]):
             self.endpoint.drops["malformed"] += 1
         self.due_ns = min(self.due_ns, self._next_due(now))
+
+    def _open_lane(self, peer: Peer, header: Header, buffer: bytes, start: int) -> None:
+        """Let further frames like this plain one take the express lane."""
+        receiver = peer.incoming.get(header.stream)
+        is_calm = receiver is not None and receiver.is_reliable and not self.incoming.is_suspended
+        if header.kind == DATA and is_calm:
+            assert receiver is not None
+            self.express.open(buffer, start, peer, receiver)
 
     def _watch_streams(self, peer: Peer) -> None:
         """Lower the deadline to the timers that a data frame may have set."""
@@ -305,32 +310,6 @@ class Core:
                 due = timer
         self.due_ns = due
 
-    def _meet(
-        self, now: int, header: Header, buffer: bytes, start: int, end: int, source: Address
-    ) -> Peer | None:
-        """Make a peer of a stranger, unless it has left before."""
-        if header.kind == GOODBYE:
-            departed = self.discovery.departed.get(header.key)
-            if departed is not None:
-                self.incoming.answer_departed(header.key, source, *departed)
-        # Nothing follows from a stranger's request.
-        is_news = header.kind not in (GOODBYE, NAK)
-        peer = self.discovery.find(header.key, source, now) if is_news else None
-        if peer is None:
-            has_left = header.key in self.discovery.departed
-            self.endpoint.drops["departed" if has_left else "stranger"] += 1
-        elif peer.want_ns is not None:
-            self.due_ns = min(self.due_ns, peer.want_ns)
-        return peer
-
-    def _return(self, now: int, peer: Peer) -> None:
-        """Welcome back a peer that had timed out: what was owed still is."""
-        peer.lost_ns = None
-        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=False)
-        if peer.is_known:
-            self._join(peer)
-        self._changed(now)
-
     def _report_version(self, version: int, source: Address) -> None:
         if source not in self._foreign and len(self._foreign) < _VERSION_SOURCES_MAX:
             self._foreign.add(source)
@@ -338,33 +317,6 @@ class Core:
             self.events.append(VersionMismatch(self.endpoint.channel, address, version))
 
     # One handler a kind of control frame; False: the body is malformed.
-
-    def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        hello = control.decode(Hello, body)
-        if hello is None or hello.parts == 0:
-            return False
-        if hello.domain != self.endpoint.identity.domain:
-            self.endpoint.drops["domain"] += 1
-            return True
-        self._replace_older(now, peer)
-        if self.discovery.take_hello(now, peer, hello, self.endpoint.key):
-            if not peer.is_known:
-                peer.is_known = True
-                self._join(peer)
-                for grant in peer.early_grants:
-                    self.incoming.take_grant(now, peer, grant)
-                peer.early_grants.clear()
-            self.outgoing.grants.reconsider(now, peer)
-            self._changed(now)
-        return True
-
-    def _replace_older(self, now: int, peer: Peer) -> None:
-        """A new incarnation of a node ends the old one."""
-        if peer.is_known:
-            return
-        for other in list(self.peers.values()):
-            if other is not peer and other.source.id == peer.source.id:
-                self._forget(now, other, "restarted", is_final=True)
 
     def _take_heartbeat(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         heartbeat = control.decode_heartbeat(body)
@@ -427,31 +379,11 @@ class Core:
                 peer.early_grants.append(grant)
         return True
 
-    def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        goodbye = control.decode(Goodbye, body)
-        if goodbye is None:
-            return False
-        if peer.ends is None:
-            peer.ends = {stream: end for stream, end in goodbye.ends if stream in STREAMS}
-            peer.left_ns = now
-            self.outgoing.grants.forget(peer)
-        for stream, end in peer.ends.items():
-            receiver = peer.incoming.get(stream)
-            if receiver is not None:
-                receiver.extend(now, end)
-        self._leave_if_settled(now, peer)
-        return True
+    def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        return self.membership.take_hello(now, peer, body)
 
-    def _leave_if_settled(self, now: int, peer: Peer) -> None:
-        """Let a peer go that said goodbye, once we have all or it will no longer answer."""
-        if peer.ends is None:
-            return
-        receiver = peer.incoming.get(RELIABLE)
-        is_settled = receiver is None or not receiver.requester.missing
-        if is_settled or now - peer.heard_ns > self._timeout_ns:
-            end, debt = peer.ends.get(RELIABLE, 0), peer.their_debt
-            self._forget(now, peer, "closed", is_final=True)
-            self.incoming.answer_departed(peer.key, peer.address, end, debt)
+    def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        return self.membership.take_goodbye(now, peer, body)
 
     # Time.
 
@@ -464,10 +396,10 @@ class Core:
             return
         self._open(now)
         self.discovery.advance(now)
-        if now >= self._sweep_ns:
-            self._sweep(now)
+        if now >= self.membership.sweep_ns:
+            self.membership.sweep(now)
         peers = list(self.peers.values())
-        self._ask_strangers(now, peers)
+        self.membership.ask_strangers(now, peers)
         self.incoming.advance(now, peers)
         self._watch_nagging(now, peers)
         if self.incoming.wants_grant:
@@ -482,7 +414,7 @@ class Core:
     def _next_due(self, now: int) -> int:
         peers = list(self.peers.values())
         times = [
-            self._sweep_ns, self.discovery.deadline(), self.incoming.deadline(peers),
+            self.membership.sweep_ns, self.discovery.deadline(), self.incoming.deadline(peers),
             self.outgoing.deadline(now, peers), self._goodbye_ns,
         ]  # fmt: skip
         times += [peer.want_ns for peer in peers]
@@ -500,74 +432,6 @@ class Core:
     def _hold(self, *, is_held: bool) -> None:
         for sender in self.outgoing.senders.values():
             sender.is_held = is_held
-
-    def _ask_strangers(self, now: int, peers: list[Peer]) -> None:
-        for peer in peers:
-            if peer.want_ns is not None and now >= peer.want_ns:
-                if peer.is_known and peer.interest_version >= peer.announced_version:
-                    peer.want_ns = None
-                else:
-                    # Ever more seldom: a forged frame must not make us flood who never sent it.
-                    peer.want_ns = now + peer.want_interval_ns
-                    peer.want_interval_ns = min(2 * peer.want_interval_ns, WANT_INTERVAL_CEILING)
-                    self.endpoint.send(peer.address, WANT, 0, control.encode(Want(peer.key)))
-
-    def _sweep(self, now: int) -> None:
-        """Find out who was not heard for too long."""
-        for peer in list(self.peers.values()):
-            silent_ns = now - peer.heard_ns
-            peer.forget_early()
-            if peer.ends is not None:
-                self._leave_if_settled(now, peer)
-            elif peer.lost_ns is None and silent_ns > self._timeout_ns:
-                self._lose(now, peer)
-            elif silent_ns > self._timeout_ns + self._retention_ns:
-                self._forget(now, peer, "timeout", is_final=False)
-        # The next one comes in time for whoever will then be silent for just too long.
-        self._sweep_ns = min(
-            (p.heard_ns + self._timeout_ns + 1 for p in self.peers.values() if p.lost_ns is None),
-            default=now + self._timeout_ns,
-        )
-        self._sweep_ns = min(self._sweep_ns, now + self._timeout_ns // _SWEEPS_PER_TIMEOUT)
-
-    def _lose(self, now: int, peer: Peer) -> None:
-        """A peer timed out; what is between us stays for the repair window."""
-        self.express.close()
-        if not peer.is_known:
-            del self.peers[peer.key]
-            return
-        peer.lost_ns = now
-        self.discovery.forgive(peer.source.id)
-        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
-        self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
-        self._changed(now)
-
-    def _forget(self, now: int, peer: Peer, reason: str, *, is_final: bool) -> None:
-        """End everything between a peer and us."""
-        self.express.close()
-        was_reported = peer.lost_ns is not None
-        self.incoming.forget(peer, "publisher_gone")
-        self.outgoing.grants.forget(peer)
-        if is_final:
-            self.discovery.depart(peer)
-        else:
-            del self.peers[peer.key]
-            self.interest.version += 1  # So that it grants anew if it comes back.
-            self.discovery.announce(now)
-        if peer.is_known and not was_reported:
-            self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, reason))
-        self._changed(now)
-
-    def _join(self, peer: Peer) -> None:
-        self.endpoint.events.append(self._joined(peer))
-
-    def _joined(self, peer: Peer) -> PeerJoined:
-        address = f"{peer.address[0]}:{peer.address[1]}"
-        return PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, address)
-
-    def joined_peers(self) -> list[PeerJoined]:
-        """Return an event for each peer that is here, for listeners that come later."""
-        return [self._joined(peer) for peer in self.peers.values() if peer.is_present]
 
     def _watch_nagging(self, now: int, peers: list[Peer]) -> None:
         found = self.incoming.nagging.advance(now)
@@ -614,11 +478,8 @@ class Core:
             0, 1, [], self.incoming.offered_bytes(), [], False,
         )  # fmt: skip
 
-    def _known_peers(self) -> list[Peer]:
-        return [peer for peer in self.peers.values() if peer.is_known and peer.ends is None]
-
     def _changed(self, now: int) -> None:
-        self.receivers_version += 1
+        """Who is here, or who receives what, has changed: look at every timer."""
         self.due_ns = min(self.due_ns, now)
 
 

@@ -16,6 +16,7 @@ from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.membership import Membership
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Partial
 from hubbub.protocol.receiver import Receiver
@@ -205,13 +206,13 @@ def holes_not_reported(sound: Method) -> Method:
     return close_hole
 
 
-@_bug(Core, "_replace_older", "restart")
+@_bug(Membership, "_replace_older", "restart")
 def restart_not_noticed(sound: Method) -> Method:
     """Let the old incarnation of a node live beside the new one."""
     return lambda self, now, peer: None
 
 
-@_bug(Core, "_lose", "crash")
+@_bug(Membership, "_lose", "crash")
 def death_not_noticed(sound: Method) -> Method:
     """Take silence for life."""
 

@@ -238,7 +238,7 @@ def test_silent_publisher_that_comes_back_is_reported_both_ways() -> None:
 
 def test_listener_that_comes_later_can_be_told_who_is_here() -> None:
     _, publisher, node = pair()
-    (joined,) = node.core.joined_peers()
+    (joined,) = node.core.membership.joined_peers()
     assert joined.peer == publisher.core.endpoint.source
     assert joined == node.events_of(PeerJoined)[0]
 

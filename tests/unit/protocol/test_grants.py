@@ -163,7 +163,7 @@ def test_receiver_that_forgot_its_debt_refuses_and_gets_a_new_one() -> None:
     lan.publish(publisher, topic, b"1")
     lan.run(50 * MS)
     (peer,) = subscriber.core.peers.values()
-    subscriber.core._forget(lan.now, peer, "timeout", is_final=False)
+    subscriber.core.membership._forget(lan.now, peer, "timeout", is_final=False)
     lan.run(200 * MS)
     assert any(each.header.flags & REFUSES for each in lan.sent_of(STATUS, subscriber))
     (debtor,) = publisher.core.peers.values()

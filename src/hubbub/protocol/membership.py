@@ -1,0 +1,199 @@
+"""Who is here: strangers become peers, peers come back, time out, leave and are replaced.
+
+A peer that times out has left, but what is between us stays for the repair window, so a partition
+shorter than that costs nothing. Only a goodbye, a restart and the end of the window end it. Crash
+and clean leave end in the same place, `_forget`.
+"""
+
+from collections.abc import Callable
+
+from hubbub.events import PeerJoined, PeerLeft
+from hubbub.limits import MS, WANT_INTERVAL_CEILING
+from hubbub.protocol.burst import Address
+from hubbub.protocol.discovery import Discovery, Interest
+from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.express import Express
+from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.outgoing import Outgoing
+from hubbub.protocol.peers import Peer
+from hubbub.wire import control
+from hubbub.wire.control import Goodbye, Hello, Want
+from hubbub.wire.header import GOODBYE, NAK, RELIABLE, STREAMS, WANT, Header
+
+_SWEEPS_PER_TIMEOUT = 8
+
+
+class Membership:
+    """The peers of one channel, from the first frame to the last."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        interest: Interest,
+        discovery: Discovery,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        express: Express,
+        on_change: Callable[[int], None],
+    ) -> None:
+        self.endpoint = endpoint
+        self.interest = interest
+        self.discovery = discovery
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.express = express
+        self.on_change = on_change
+        self.peers = discovery.peers
+        self._timeout_ns = int(endpoint.settings.peer_timeout_ms * MS)
+        self._retention_ns = int(endpoint.settings.repair_window_ms * MS)
+        self.sweep_ns = endpoint.now + self._timeout_ns // _SWEEPS_PER_TIMEOUT
+
+    def meet(self, now: int, header: Header, source: Address) -> Peer | None:
+        """Make a peer of a stranger, unless it has left before."""
+        if header.kind == GOODBYE:
+            departed = self.discovery.departed.get(header.key)
+            if departed is not None:
+                self.incoming.answer_departed(header.key, source, *departed)
+        # Nothing follows from a stranger's request.
+        is_news = header.kind not in (GOODBYE, NAK)
+        peer = self.discovery.find(header.key, source, now) if is_news else None
+        if peer is None:
+            has_left = header.key in self.discovery.departed
+            self.endpoint.drops["departed" if has_left else "stranger"] += 1
+        return peer
+
+    def welcome_back(self, now: int, peer: Peer) -> None:
+        """Welcome back a peer that had timed out: what was owed still is."""
+        peer.lost_ns = None
+        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=False)
+        if peer.is_known:
+            self._join(peer)
+        self.on_change(now)
+
+    def take_hello(self, now: int, peer: Peer, body: bytes) -> bool:
+        """Get to know a peer and what it wants; False: the body is malformed."""
+        hello = control.decode(Hello, body)
+        if hello is None or hello.parts == 0:
+            return False
+        if hello.domain != self.endpoint.identity.domain:
+            self.endpoint.drops["domain"] += 1
+            return True
+        self._replace_older(now, peer)
+        if self.discovery.take_hello(now, peer, hello, self.endpoint.key):
+            if not peer.is_known:
+                peer.is_known = True
+                self._join(peer)
+                for grant in peer.early_grants:
+                    self.incoming.take_grant(now, peer, grant)
+                peer.early_grants.clear()
+            self.outgoing.grants.reconsider(now, peer)
+            self.on_change(now)
+        return True
+
+    def _replace_older(self, now: int, peer: Peer) -> None:
+        """A new incarnation of a node ends the old one."""
+        if peer.is_known:
+            return
+        for other in list(self.peers.values()):
+            if other is not peer and other.source.id == peer.source.id:
+                self._forget(now, other, "restarted", is_final=True)
+
+    def take_goodbye(self, now: int, peer: Peer, body: bytes) -> bool:
+        """Let a peer go when it has nothing more for us; False: the body is malformed."""
+        goodbye = control.decode(Goodbye, body)
+        if goodbye is None:
+            return False
+        if peer.ends is None:
+            peer.ends = {stream: end for stream, end in goodbye.ends if stream in STREAMS}
+            peer.left_ns = now
+            self.outgoing.grants.forget(peer)
+        for stream, end in peer.ends.items():
+            receiver = peer.incoming.get(stream)
+            if receiver is not None:
+                receiver.extend(now, end)
+        self._leave_if_settled(now, peer)
+        return True
+
+    def _leave_if_settled(self, now: int, peer: Peer) -> None:
+        """Let a peer go that said goodbye, once we have all or it will no longer answer."""
+        if peer.ends is None:
+            return
+        receiver = peer.incoming.get(RELIABLE)
+        is_settled = receiver is None or not receiver.requester.missing
+        if is_settled or now - peer.heard_ns > self._timeout_ns:
+            end, debt = peer.ends.get(RELIABLE, 0), peer.their_debt
+            self._forget(now, peer, "closed", is_final=True)
+            self.incoming.answer_departed(peer.key, peer.address, end, debt)
+
+    def ask_strangers(self, now: int, peers: list[Peer]) -> None:
+        """Ask those who are here and have not said who they are or what they want."""
+        for peer in peers:
+            if peer.want_ns is not None and now >= peer.want_ns:
+                if peer.is_known and peer.interest_version >= peer.announced_version:
+                    peer.want_ns = None
+                else:
+                    # Ever more seldom: a forged frame must not make us flood who never sent it.
+                    peer.want_ns = now + peer.want_interval_ns
+                    peer.want_interval_ns = min(2 * peer.want_interval_ns, WANT_INTERVAL_CEILING)
+                    self.endpoint.send(peer.address, WANT, 0, control.encode(Want(peer.key)))
+
+    def sweep(self, now: int) -> None:
+        """Find out who was not heard for too long."""
+        for peer in list(self.peers.values()):
+            silent_ns = now - peer.heard_ns
+            peer.forget_early()
+            if peer.ends is not None:
+                self._leave_if_settled(now, peer)
+            elif peer.lost_ns is None and silent_ns > self._timeout_ns:
+                self._lose(now, peer)
+            elif silent_ns > self._timeout_ns + self._retention_ns:
+                self._forget(now, peer, "timeout", is_final=False)
+        # The next one comes in time for whoever will then be silent for just too long.
+        self.sweep_ns = min(
+            (p.heard_ns + self._timeout_ns + 1 for p in self.peers.values() if p.lost_ns is None),
+            default=now + self._timeout_ns,
+        )
+        self.sweep_ns = min(self.sweep_ns, now + self._timeout_ns // _SWEEPS_PER_TIMEOUT)
+
+    def _lose(self, now: int, peer: Peer) -> None:
+        """A peer timed out; what is between us stays for the repair window."""
+        self.express.close()
+        if not peer.is_known:
+            del self.peers[peer.key]
+            return
+        peer.lost_ns = now
+        self.discovery.forgive(peer.source.id)
+        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
+        self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
+        self.on_change(now)
+
+    def _forget(self, now: int, peer: Peer, reason: str, *, is_final: bool) -> None:
+        """End everything between a peer and us."""
+        self.express.close()
+        was_reported = peer.lost_ns is not None
+        self.incoming.forget(peer, "publisher_gone")
+        self.outgoing.grants.forget(peer)
+        if is_final:
+            self.discovery.depart(peer)
+        else:
+            del self.peers[peer.key]
+            self.interest.version += 1  # So that it grants anew if it comes back.
+            self.discovery.announce(now)
+        if peer.is_known and not was_reported:
+            self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, reason))
+        self.on_change(now)
+
+    def _join(self, peer: Peer) -> None:
+        self.endpoint.events.append(self._joined(peer))
+
+    def _joined(self, peer: Peer) -> PeerJoined:
+        address = f"{peer.address[0]}:{peer.address[1]}"
+        return PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, address)
+
+    def joined_peers(self) -> list[PeerJoined]:
+        """Return an event for each peer that is here, for listeners that come later."""
+        return [self._joined(peer) for peer in self.peers.values() if peer.is_present]
+
+    def known_peers(self) -> list[Peer]:
+        """Return the peers that have introduced themselves and not taken leave."""
+        return [peer for peer in self.peers.values() if peer.is_known and peer.ends is None]
