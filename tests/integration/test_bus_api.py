@@ -376,8 +376,8 @@ def test_node_publisher_subscription_and_channel_hear_who_comes_and_are_told_who
         publisher.close()
         subscription.close()
         with place.open("late"):
-            for name in ("node", "channel"):
-                wait_until(lambda name=name: len(ears[name].of(PeerJoined)) == 2)
+            wait_until(lambda: len(ears["node"].of(PeerJoined)) == 2)
+            wait_until(lambda: len(ears["channel"].of(PeerJoined)) == 2)
         assert len(ears["publisher"]) == len(ears["subscription"]) == 1
 
 

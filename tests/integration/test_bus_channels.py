@@ -71,9 +71,9 @@ def test_two_groups_on_one_port_do_not_mix_in_two_processes() -> None:
             assert publisher.wait_for_subscribers(1, 10)
             assert publisher.publish(text) == 1
         assert node.flush(10)
-        for actor, text in ((first, "one"), (second, "two")):
+        for actor, heard in ((first, "one"), (second, "two")):
             actor.tell()
-            assert actor.hear() == [text]
+            assert actor.hear() == [heard]
             assert actor.hear() == 0
 
 

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,13 @@ def test_callback_that_misbehaves_leaves_others_unaffected(deed: str, inline: bo
 
         def misbehave(message: Any) -> None:
             seen.append(int(message.payload))
-            {
+            deeds: dict[str, Callable[[], object]] = {
                 "raise": lambda: 1 / 0,
                 "unsubscribe": lambda: box["subscription"].close(),
                 "publish": lambda: guilty.publish("/echo", message.payload),
                 "close": guilty.close,
-            }[deed]()
+            }
+            deeds[deed]()
 
         echoes = bystander.subscribe("/echo")
         others = bystander.subscribe("/x", queue=10 * COUNT)
@@ -141,7 +143,7 @@ def test_close_twice_and_everything_else_afterwards() -> None:
     assert node.is_closed and "closed" in repr(node)
     assert len(events.of(Closed)) == 1
     assert payloads(list(subscription)) == [b"kept"]  # What was queued can still be read.
-    uses = [
+    uses: list[Callable[[], object]] = [
         lambda: publisher.publish(b""),
         lambda: bound(b""),
         lambda: node.publish("/x", b""),
@@ -279,7 +281,7 @@ def fork_and_look(place: list[Any]) -> None:
 
 def child_findings(place: list[Any], node: Node, inbox: Subscription, publisher: Any) -> list[str]:
     bound = publisher.publish
-    uses = {
+    uses: dict[str, Callable[[], object]] = {
         "publish": lambda: publisher.publish(b""),
         "bound": lambda: bound(b""),
         "large": lambda: publisher.publish(bytes(1 << 20)),

@@ -26,18 +26,20 @@ POSITIVE = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_every_number_refuses_what_is_none_or_negative_or_endless(name: str) -> None:
-    nonsense = [-1, "5", None, True, float("nan"), float("inf"), [1]]
+    nonsense: list[Any] = [-1, "5", None, True, float("nan"), float("inf"), [1]]
     nonsense += [0] if name in POSITIVE else []
     for value in nonsense:
+        options: dict[str, Any] = {name: value}
         with pytest.raises(ConfigurationError, match=rf"{name}={re.escape(repr(value))}"):
-            Settings(**{name: value})
+            Settings(**options)
         with pytest.raises(ConfigurationError, match=rf"{name}="):
-            fresh_place().open("n", **{name: value})
+            fresh_place().open("n", **options)
 
 
 def test_every_setting_accepts_a_sensible_value() -> None:
     for field in fields(Settings):
-        assert getattr(Settings(**{field.name: field.default}), field.name) == field.default
+        options: dict[str, Any] = {field.name: field.default}
+        assert getattr(Settings(**options), field.name) == field.default
 
 
 @pytest.mark.parametrize(

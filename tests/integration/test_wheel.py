@@ -43,8 +43,8 @@ def skip_without_an_index(errors: str) -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT]
-    done = run(*build, cwd=folder, check=False)
+    build = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w")
+    done = run(*build, folder, ROOT, cwd=folder, check=False)
     skip_without_an_index(done.stderr)
     assert done.returncode == 0, done.stderr
     [path] = folder.glob("hubbub-*.whl")
