@@ -11,7 +11,6 @@ from typing import Any
 
 from hubbub.protocol import core as core_module
 from hubbub.protocol.cache import Cache
-from hubbub.protocol.core import Core
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.grants import Grants
@@ -216,7 +215,7 @@ def restart_not_noticed(sound: Method) -> Method:
 def death_not_noticed(sound: Method) -> Method:
     """Take silence for life."""
 
-    def lose(self: Core, now: int, peer: Peer) -> None:
+    def lose(self: Membership, now: int, peer: Peer) -> None:
         peer.heard_ns = now
 
     return lose
