@@ -16,7 +16,8 @@ SUBJECT_LEVELS_MAX: Final = 64
 NODE_NAME_BYTES_MAX: Final = 255
 
 # Frames.
-FRAME_BYTES_MIN: Final = 512
+# A declaration of the longest subject must fit; IPv6 promises an MTU of 1280.
+FRAME_BYTES_MIN: Final = 1232
 FRAME_BYTES_MAX: Final = 65_507
 MESSAGE_BYTES_MAX: Final = 1 << 30
 # Smaller pieces of a large message would cost more to keep than they hold.
@@ -38,7 +39,8 @@ FLUSH_BURSTS_MAX: Final = 4
 
 # Flow control (decision 0005).
 WINDOW_BYTES_MIN: Final = 16 * 1024
-WINDOW_BYTES: Final = 4 << 20
+# A longer queue only makes round trips, and so repairs, slower: 1 MiB is 12 ms of small messages.
+WINDOW_BYTES: Final = 1 << 20
 # What the kernel charges a socket buffer for a datagram beside its bytes.
 FRAME_COST_BYTES: Final = 768
 STATUS_INTERVAL: Final = 20 * MS
@@ -92,6 +94,7 @@ WANT_INTERVAL_CEILING: Final = 1 * SECOND
 GRANT_INTERVAL: Final = 10 * MS
 GRANT_INTERVAL_CEILING: Final = 500 * MS
 PEERS_MAX: Final = 4096
+STRANGERS_MAX: Final = 512
 DEPARTED_MAX: Final = 1024
 PATTERNS_MAX: Final = 65_536
 LINGER: Final = 1 * SECOND

@@ -16,6 +16,7 @@ from hubbub.limits import (
     SEQUENCE_MAX,
     STATUS_INTERVAL,
     US,
+    WINDOW_BYTES,
     WINDOW_BYTES_MIN,
 )  # fmt: skip
 from hubbub.protocol.burst import Address, Burst
@@ -83,7 +84,8 @@ class Core:
         self.endpoint.now = now
         self.interest = Interest()
         self.express = Express()
-        window = min(max(settings.window_bytes or window_bytes, WINDOW_BYTES_MIN), 0xFFFF_FFFF)
+        window = settings.window_bytes or min(window_bytes, WINDOW_BYTES)
+        window = min(max(window, WINDOW_BYTES_MIN), 0xFFFF_FFFF)
         body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
         self.incoming = Incoming(self.endpoint, self.interest, window, body_bytes_max)
         self.outgoing = Outgoing(

@@ -26,6 +26,7 @@ from hubbub.limits import (
     PEERS_MAX,
     REPLY_DELAY_MAX,
     REPLY_DELAY_PER_PEER,
+    STRANGERS_MAX,
     WANT_INTERVAL,
 )
 from hubbub.protocol.burst import Address
@@ -93,6 +94,7 @@ class Discovery:
         self.body_bytes_max = body_bytes_max
         self.heartbeat_interval_ns = heartbeat_ns
         self.peers: dict[bytes, Peer] = {}
+        self.strangers: dict[bytes, Peer] = {}  # Who has not said yet who it is, the oldest first.
         # Who is gone for good -> (end of its reliable stream, number of its debt to us).
         self.departed: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         self._began_ns = now
@@ -110,12 +112,23 @@ class Discovery:
         """Return the peer of this key, made if need be; None for one that left, or one too many."""
         peer = self.peers.get(key)
         if peer is None:
-            if key in self.departed or len(self.peers) >= PEERS_MAX:
+            if key in self.departed or not self._make_room():
                 self.refused += 1
                 return None
-            peer = self.peers[key] = Peer(key, address, now)
+            peer = self.peers[key] = self.strangers[key] = Peer(key, address, now)
             peer.want_ns = now + 1 * MS  # Unless its HELLO is just coming.
         return peer
+
+    def _make_room(self) -> bool:
+        """Let a flood of forged strangers push out only each other, never a peer that is known."""
+        while self.strangers and (
+            len(self.strangers) >= STRANGERS_MAX or len(self.peers) >= PEERS_MAX
+        ):
+            key, stranger = next(iter(self.strangers.items()))
+            del self.strangers[key]
+            if not stranger.is_known and self.peers.pop(key, None) is not None:
+                self.refused += 1
+        return len(self.peers) < PEERS_MAX
 
     def announce(self, now: int) -> None:
         """Say HELLO now, and again twice."""
@@ -147,6 +160,7 @@ class Discovery:
         peer.interest_version = hello.interest_version
         peer.want_ns = None
         peer.want_interval_ns = WANT_INTERVAL
+        self.strangers.pop(peer.key, None)
         return True
 
     @staticmethod

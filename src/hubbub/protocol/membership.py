@@ -184,15 +184,10 @@ class Membership:
         self.on_change(now)
 
     def _join(self, peer: Peer) -> None:
-        self.endpoint.events.append(self._joined(peer))
-
-    def _joined(self, peer: Peer) -> PeerJoined:
         address = f"{peer.address[0]}:{peer.address[1]}"
-        return PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, address)
-
-    def joined_peers(self) -> list[PeerJoined]:
-        """Return an event for each peer that is here, for listeners that come later."""
-        return [self._joined(peer) for peer in self.peers.values() if peer.is_present]
+        self.endpoint.events.append(
+            PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, address)
+        )
 
     def known_peers(self) -> list[Peer]:
         """Return the peers that have introduced themselves and not taken leave."""

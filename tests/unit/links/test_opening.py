@@ -27,8 +27,8 @@ LOOPBACK = Interface("lo", 1, ("127.0.0.1",), ("::1",), 65536, True, True, False
         ("239.1.1.1", 0, 1, 0, "port 0 must be from 1 to 65535"),
         ("239.1.1.1", 70_000, 1, 0, "port 70000 must be from 1 to 65535"),
         ("239.1.1.1", 7266, 256, 0, "ttl 256 must be from 0"),
-        ("239.1.1.1", 7266, 1, 100, "frame_bytes_max 100 must be from 512 to 65507"),
-        ("239.1.1.1", 7266, 1, 65_508, "frame_bytes_max 65508 must be from 512 to 65507"),
+        ("239.1.1.1", 7266, 1, 100, "frame_bytes_max 100 must be from 1232 to 65507"),
+        ("239.1.1.1", 7266, 1, 65_508, "frame_bytes_max 65508 must be from 1232 to 65507"),
     ],
 )
 def test_impossible_options_are_refused_with_value_and_bound(
@@ -39,7 +39,7 @@ def test_impossible_options_are_refused_with_value_and_bound(
 
 
 def test_group_is_written_the_usual_way() -> None:
-    assert check_options("FF02:0::7266", 1, 0, 512) == "ff02::7266"
+    assert check_options("FF02:0::7266", 1, 0, 1232) == "ff02::7266"
 
 
 def test_interface_named_by_address_gives_the_address() -> None:

@@ -236,13 +236,6 @@ def test_silent_publisher_that_comes_back_is_reported_both_ways() -> None:
     assert kinds == [PeerJoined, PeerLeft, PeerJoined]
 
 
-def test_listener_that_comes_later_can_be_told_who_is_here() -> None:
-    _, publisher, node = pair()
-    (joined,) = node.core.membership.joined_peers()
-    assert joined.peer == publisher.core.endpoint.source
-    assert joined == node.events_of(PeerJoined)[0]
-
-
 def test_own_subscription_gets_own_messages_by_loopback_without_a_frame() -> None:
     lan = Lan(1)
     (node,) = lan.nodes

@@ -3,7 +3,7 @@
 from random import Random
 
 from hubbub.events import PeerJoined, PeerLeft
-from hubbub.limits import DEPARTED_MAX, MS, OPENING, PATTERNS_MAX, PEERS_MAX, SECOND
+from hubbub.limits import DEPARTED_MAX, MS, OPENING, PATTERNS_MAX, PEERS_MAX, SECOND, STRANGERS_MAX
 from hubbub.protocol.discovery import Discovery, Interest
 from hubbub.protocol.peers import Peer
 from hubbub.wire import control
@@ -134,12 +134,27 @@ def test_answers_to_a_flood_are_limited() -> None:
 def test_tables_of_peers_are_bounded_and_the_departed_do_not_come_back() -> None:
     discovery, _ = make()
     for number in range(PEERS_MAX + 50):
-        discovery.find(number.to_bytes(20, "big"), ("h", 1), 0)
+        peer = discovery.find(number.to_bytes(20, "big"), ("h", 1), 0)
+        if peer is not None:
+            peer.is_known = True
     assert len(discovery.peers) == PEERS_MAX and discovery.refused == 50
     for peer in list(discovery.peers.values()):
         discovery.depart(peer)
     assert len(discovery.departed) == DEPARTED_MAX
     assert discovery.find((PEERS_MAX - 1).to_bytes(20, "big"), ("h", 1), 0) is None
+
+
+def test_flood_of_strangers_pushes_out_strangers_but_nobody_who_is_known() -> None:
+    discovery, _ = make()
+    friend = discovery.find(b"friend".ljust(20), ("h", 1), 0)
+    assert friend is not None
+    friend.is_known = True
+    for number in range(3 * STRANGERS_MAX):
+        assert discovery.find(number.to_bytes(20, "big"), ("h", 1), 0) is not None
+    assert len(discovery.peers) <= STRANGERS_MAX + 1
+    assert friend.key in discovery.peers
+    newest = (3 * STRANGERS_MAX - 1).to_bytes(20, "big")
+    assert newest in discovery.peers
 
 
 def test_stranger_that_never_introduces_itself_is_forgotten() -> None:
