@@ -206,12 +206,12 @@ class Node:
             inline=inline, no_local=no_local, type=type, on_event=on_event,
             channel=None if channel is None else self._named(channel),
         )  # fmt: skip
-        self._subscriptions[subscription] = []
         if on_event is not None:
             where = None if subscription.channel is None else subscription.channel.name
             self._deafen[subscription] = self._listeners.add(
                 on_event, channel=where, owner=subscription
             )
+        self._subscriptions[subscription] = []
         for each in patterns:
             subscription.add(each, context)
         return subscription

@@ -184,8 +184,8 @@ class Driver:
         """Wait until something is so; whatever the I/O thread does may make it so."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not is_ready():
-            if self.loop.is_loop_thread():
-                return False  # Waiting here would wait for itself.
+            if self.loop.is_loop_thread() or self.closed_reason is not None:
+                return False  # Waiting would be for itself, or for ever.
             remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
             if remaining_s is not None and remaining_s <= 0:
                 return False

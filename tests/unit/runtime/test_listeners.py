@@ -1,0 +1,113 @@
+"""Who hears which events, in which order, and who is told of the peers that are here."""
+
+from typing import Any, cast
+
+import pytest
+
+from hubbub.errors import ConfigurationError
+from hubbub.events import Closed, Event, PeerJoined, PeerLeft, SlowConsumer
+from hubbub.message import Source
+from hubbub.runtime.listeners import Listeners
+from hubbub.runtime.pool import Pool
+
+ONE, TWO = "239.1.1.1:1", "239.1.1.2:1"
+
+
+class FakePool:
+    """Runs a lane when told to."""
+
+    def lane(self, step: Any) -> "FakePool":
+        self.step = step
+        self.has_work = False
+        return self
+
+    def notify(self) -> None:
+        self.has_work = True
+
+    def run(self) -> None:
+        while self.has_work:
+            self.has_work = self.step()
+
+
+class Ears(list[Event]):
+    def __call__(self, event: Event) -> None:
+        self.append(event)
+
+
+def make() -> tuple[FakePool, Listeners]:
+    pool = FakePool()
+    return pool, Listeners(cast(Pool, pool))
+
+
+def joined(name: str, channel: str = ONE) -> PeerJoined:
+    return PeerJoined(channel, Source(name, bytes(12), 1), "host", 1, "127.0.0.1:1")
+
+
+def test_peer_that_joins_while_a_listener_comes_is_told_once() -> None:
+    pool, listeners = make()
+    event, early, late = joined("a"), Ears(), Ears()
+    listeners.add(early)
+    listeners.emit(event)
+    listeners.add(late)  # Before the event was handed to anybody.
+    pool.run()
+    assert early == late == [event]
+
+
+def test_peer_that_left_is_not_told_to_who_comes_later() -> None:
+    pool, listeners = make()
+    a, b, ears = joined("a"), joined("b"), Ears()
+    for event in (a, b, PeerLeft(ONE, a.peer, "closed")):
+        listeners.emit(event)
+    listeners.add(ears)
+    pool.run()
+    assert ears == [b]
+
+
+def test_closed_channel_takes_its_peers_and_its_listeners_along() -> None:
+    pool, listeners = make()
+    of_one, of_all, late = Ears(), Ears(), Ears()
+    listeners.add(of_one, channel=ONE)
+    listeners.add(of_all)
+    a, b, closed = joined("a"), joined("b", TWO), Closed(ONE, "closed")
+    for event in (a, b, closed, joined("c")):
+        listeners.emit(event)
+    listeners.add(late, channel=TWO)
+    pool.run()
+    assert of_one == [a, closed]
+    assert of_all == [a, b, closed, joined("c")]
+    assert late == [b]
+
+
+def test_what_happens_to_a_subscription_is_heard_by_its_own_listener_and_the_nodes() -> None:
+    pool, listeners = make()
+    own, other, node = Ears(), Ears(), Ears()
+    mine, theirs = object(), object()
+    listeners.add(own, owner=mine)
+    listeners.add(other, channel=ONE, owner=theirs)
+    listeners.add(node)
+    event = SlowConsumer("", "drop_oldest", 3)
+    listeners.emit(event, mine)
+    pool.run()
+    assert own == node == [event] and other == []
+
+
+def test_listener_that_ended_or_raised_or_is_none_disturbs_nobody() -> None:
+    pool, listeners = make()
+    ears, gone = Ears(), Ears()
+
+    def fail(event: Event) -> None:
+        raise ZeroDivisionError
+
+    listeners.add(None)()
+    listeners.add(fail)
+    stop = listeners.add(gone)
+    listeners.add(ears)
+    stop()
+    stop()
+    events = [joined(str(number)) for number in range(200)]  # More than one turn hands out.
+    for event in events:
+        listeners.emit(event)
+    pool.run()
+    assert ears == events and gone == []
+    with pytest.raises(ConfigurationError, match="on_event=5"):
+        listeners.add(cast(Any, 5))
