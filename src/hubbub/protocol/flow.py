@@ -167,15 +167,15 @@ class Flow:
 class TokenBucket:
     """An upper limit of bits a second over everything a channel sends, repairs included."""
 
-    __slots__ = ("_burst_bytes", "_bytes_per_ns", "_level_bytes", "_stamp_ns")
+    __slots__ = ("_bytes_per_ns", "_level_bytes", "_stamp_ns", "burst_bytes")
 
     def __init__(self, bits_per_second: int) -> None:
         assert bits_per_second > 0
         self._bytes_per_ns = bits_per_second / 8e9
         # Ten milliseconds of traffic: timers are late by a millisecond, and the rate must still
         # hold.
-        self._burst_bytes = max(2048.0, self._bytes_per_ns * 10 * MS)
-        self._level_bytes = self._burst_bytes
+        self.burst_bytes = max(2048.0, self._bytes_per_ns * 10 * MS)
+        self._level_bytes = self.burst_bytes
         self._stamp_ns: int | None = None
 
     def take(self, now: int, size_bytes: int) -> None:
@@ -193,5 +193,5 @@ class TokenBucket:
     def _refill(self, now: int) -> None:
         if self._stamp_ns is not None and now > self._stamp_ns:
             gained = (now - self._stamp_ns) * self._bytes_per_ns
-            self._level_bytes = min(self._level_bytes + gained, self._burst_bytes)
+            self._level_bytes = min(self._level_bytes + gained, self.burst_bytes)
         self._stamp_ns = now

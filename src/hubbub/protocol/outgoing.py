@@ -47,6 +47,9 @@ class Outgoing:
         self.by_subject: dict[str, OutgoingTopic] = {}
         self._next_number = TOPIC_FIRST
         self.bucket = TokenBucket(settings.rate_limit_bits) if settings.rate_limit_bits else None
+        if self.bucket is not None:
+            # A burst is sent whole, and 64 KB of it are half a second of a megabit.
+            burst_bytes_max = min(burst_bytes_max, int(self.bucket.burst_bytes))
         self.senders = {
             stream: self._make_sender(stream, frame_bytes_max, burst_bytes_max, first_frame)
             for stream in STREAMS
