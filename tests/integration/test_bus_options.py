@@ -13,6 +13,7 @@ import pytest
 
 import hubbub
 from hubbub import ConfigurationError, HubbubError, Settings, set_log
+from hubbub.limits import FRAME_BYTES_MIN
 from hubbub.runtime.logs import CONCERNS, RateLimit
 from tests.integration.bus import ROOT, fresh_place, take, wait_until
 
@@ -52,8 +53,8 @@ def test_every_setting_accepts_a_sensible_value() -> None:
         ({"nagging_policy": "panic"}, "'panic' is none of suspend, report, resync"),
         ({"cache_bytes": 1.5}, "cache_bytes=1.5 is not a whole number"),
         ({"no_such_option": 1}, "unknown option no_such_option; there are .*heartbeat_ms"),
-        ({"frame_bytes_max": 100}, "frame_bytes_max 100 must be from 512 to 65507"),
-        ({"frame_bytes_max": 70_000}, "frame_bytes_max 70000 must be from 512 to 65507"),
+        ({"frame_bytes_max": 100}, f"frame_bytes_max 100 must be from {FRAME_BYTES_MIN} to 65507"),
+        ({"frame_bytes_max": 70_000}, f"frame_bytes_max 70000 must be from {FRAME_BYTES_MIN} to"),
         ({"receive_buffer_bytes": -1}, "receive_buffer_bytes=-1 must be at least 0"),
         ({"send_buffer_bytes": "big"}, "send_buffer_bytes='big' is not a whole number"),
         ({"delivery_threads_max": 0}, "delivery_threads_max=0 must be at least 1"),
@@ -96,7 +97,14 @@ def test_faults_that_cannot_be_meant_are_refused(faults: dict[str, Any]) -> None
 
 @pytest.mark.parametrize(
     "options",
-    [{"queue": 0}, {"queue": "x"}, {"overflow": "panic"}, {"inline": True}, {"callback": 5}],
+    [
+        {"queue": 0},
+        {"queue": "x"},
+        {"overflow": "panic"},
+        {"inline": True},
+        {"callback": 5},
+        {"on_event": 5},
+    ],
 )
 def test_option_of_subscribe_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
     with fresh_place().open("n") as node:
