@@ -23,11 +23,12 @@ def echo(place: list[Any]) -> None:
 
 def publish_numbers(place: list[Any], count: int, faults: dict[str, Any]) -> None:
     """Publish numbered messages on two subjects when told to."""
-    with Place(*place).open("numbers", faults=Faults(**faults)) as node:
+    options = {"frame_bytes_max": 1472}  # So that there are frames to lose.
+    with Place(*place).open("numbers", faults=Faults(**faults), **options) as node:
         publishers = [node.publisher(f"/numbers/{name}") for name in ("a", "b")]
         assert all(one.wait_for_subscribers(1, 30) for one in publishers)
         for number in range(count):
-            publishers[number % 2].publish(b"%d" % number)
+            publishers[number % 2].publish(b"%060d" % number)
         assert node.flush(60)
         say("done")
         hear()

@@ -373,17 +373,6 @@ def test_killed_subscriber_hurts_nobody() -> None:
         wait_until(lambda: publisher.receivers == 1)  # Once nothing more is owed to the dead.
 
 
-def test_no_shared_memory_or_socket_file_is_left(tmp_path: Path) -> None:
-    before = sorted(os.listdir("/dev/shm"))
-    place = fresh_place()
-    with place.open("p") as sender, acting(receive_all, place, 10) as actor:
-        assert actor.hear() == "ready"
-        assert sender.publisher("/x").wait_for_subscribers(1, 10)
-        actor.signal(signal.SIGKILL)
-        actor.ends()
-    assert sorted(os.listdir("/dev/shm")) == before
-
-
 def test_close_returns_in_bounded_time_though_nobody_answers() -> None:
     place = fresh_place()
     with acting(receive_all, place, 10) as actor:
