@@ -23,7 +23,13 @@ SILENCE_S = 10.0
 
 def open_node(name: str, domain: str, loss: float) -> hubbub.Node:
     """Open a node whose network loses frames on purpose."""
-    return hubbub.open(name, domain=domain, interface="127.0.0.1", faults=hubbub.Faults(loss=loss))
+    return hubbub.open(
+        name,
+        domain=domain,
+        interface="127.0.0.1",
+        faults=hubbub.Faults(loss=loss),
+        frame_bytes_max=1472,  # As on Ethernet: loopback would take a few large frames.
+    )
 
 
 def subscribe(number: int, domain: str, loss: float, count: int, reports: Any) -> None:
