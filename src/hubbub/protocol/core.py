@@ -123,12 +123,15 @@ class Core:
         """Return the events to report; the shell empties the list."""
         return self.endpoint.events
 
-    def next_burst(self, now: int) -> Burst | None:
-        """Make what goes out in the next system call; control frames go first."""
+    def next_burst(self, now: int, *, is_fresh: bool = True) -> Burst | None:
+        """Make what goes out in the next system call; control frames go first.
+
+        Without `is_fresh` only control frames and repairs go: somebody else sends what is new.
+        """
         self.endpoint.now = now
         if self.endpoint.control:
             return self.endpoint.control.popleft()
-        burst = self.outgoing.next_burst(now)
+        burst = self.outgoing.next_burst(now, is_fresh=is_fresh)
         if burst is not None:
             tail_ns = self.outgoing.reliable.tail_ns
             if tail_ns is not None and tail_ns < self.due_ns:

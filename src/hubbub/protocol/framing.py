@@ -28,6 +28,7 @@ from hubbub.wire.header import DECLARES, HEADER_BYTES, TAG_BYTES
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
 
 CELLS: Final = 3
+_SAMPLED_MESSAGES: Final = 64
 
 _TIME_SPAN: Final = 1 << 32
 
@@ -118,9 +119,10 @@ class Framer:
         """Let more messages come before the next try: the window is full, or somebody is at it."""
         if len(self.cells) >= self.flush_cells:
             self.flush_cells = len(self.cells) + CELLS * (self.batch_count // 4 + 1)
-            # What is framed tells how large messages are, but for now nothing is.
-            payloads = self.cells[1::CELLS]
-            self._bound_backlog(sum(map(len, payloads)) // max(len(payloads), 1))
+            # What is framed tells how large messages are, but for now nothing is. A look at the
+            # newest is enough: it comes again before many more do.
+            newest = self.cells[-CELLS * _SAMPLED_MESSAGES :][1::CELLS]
+            self._bound_backlog(sum(map(len, newest)) // max(len(newest), 1))
 
     def deadline(self) -> int | None:
         """Return when a held-back frame must go."""
@@ -200,9 +202,11 @@ class Framer:
         topics, payloads, published_ns = columns
         count = len(topics)
         room = self.body_bytes_max - batch.HEAD_BYTES
-        runs = 1 if topics.count(topics[0]) == count else sum(1 for _ in groupby(topics))
+        is_one_topic = topics.count(topics[0]) == count
+        runs = 1 if is_one_topic else sum(1 for _ in groupby(topics))
         room -= runs * batch.RUN_BYTES
-        fresh = [topic for topic in dict.fromkeys(topics) if not topic.is_declared]
+        distinct = topics[:1] if is_one_topic else dict.fromkeys(topics)
+        fresh = [topic for topic in distinct if not topic.is_declared]
         if fresh:
             room -= self._declaration_bytes(fresh)
         sizes = list(map(len, payloads))
@@ -310,10 +314,12 @@ class Framer:
     def _frame(self, columns: Columns, received_ns: int) -> tuple[Body, int] | None:
         topics, payloads, published_ns = columns
         topic = topics[0]
-        fresh = [t for t in dict.fromkeys(topics) if not t.is_declared and t.receivers]
+        is_one_topic = topics.count(topic) == len(topics)
+        distinct = topics[:1] if is_one_topic else dict.fromkeys(topics)
+        fresh = [t for t in distinct if not t.is_declared and t.receivers]
         declarations = self._declarations(fresh) if fresh else b""
         flags = DECLARES if fresh else 0
-        if topics.count(topic) == len(topics):
+        if is_one_topic:
             first = self._number(topic, payloads, published_ns, received_ns)
             if not topic.receivers:
                 return None

@@ -110,13 +110,13 @@ class Outgoing:
         """Count a message that nobody wants."""
         topic.next_sequence += 1
 
-    def next_burst(self, now: int) -> Burst | None:
+    def next_burst(self, now: int, *, is_fresh: bool = True) -> Burst | None:
         """Make the next burst of data or repairs that the rate limit allows."""
         if self.bucket is not None and self.bucket.ready_ns(now) is not None:
             return None
         received_ns = self.endpoint.received_ns
-        burst = self.reliable.next_burst(now, received_ns)
-        if burst is None:
+        burst = self.reliable.next_burst(now, received_ns, is_fresh=is_fresh)
+        if burst is None and is_fresh:
             burst = self.best_effort.next_burst(now, received_ns)
         for sender in self.senders.values():
             if sender.framer.loopback:

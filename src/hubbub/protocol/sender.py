@@ -101,15 +101,15 @@ class Sender:
             return None
         return hold
 
-    def next_burst(self, now: int, received_ns: int) -> Burst | None:
-        """Make what goes out in the next system call."""
+    def next_burst(self, now: int, received_ns: int, *, is_fresh: bool = True) -> Burst | None:
+        """Make what goes out in the next system call; without `is_fresh` only repairs."""
         if self.repairs and not self._was_repair:
             self._was_repair = True
             burst = self._repair_burst(now)
             if burst is not None:
                 return burst
         self._was_repair = False
-        burst = self._fresh_burst(now, received_ns)
+        burst = self._fresh_burst(now, received_ns) if is_fresh else None
         if burst is None and self.repairs:
             burst = self._repair_burst(now)
         return burst
@@ -246,7 +246,9 @@ class Sender:
         state = self.flow.receivers.get(key)
         skipped: list[int] = []
         gone: list[int] = []
-        share = max(budget_bytes // 4, self.framer.body_bytes_max)
+        # A quarter each, so that the loss of one receiver cannot starve the repairs of others.
+        is_alone = len(self.flow.receivers) == 1
+        share = max(budget_bytes if is_alone else budget_bytes // 4, self.framer.body_bytes_max)
         for first, count in ranges:
             for sequence in range(first, min(first + count, self.next_sequence)):
                 if state is None or sequence < state.from_frame:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hubbub.errors import Backpressure, ClosedError
 from hubbub.events import Event, Starved
-from hubbub.limits import FLUSH_BURSTS_MAX, SECOND
+from hubbub.limits import FLUSH_BURSTS_MAX, MS, PUBLISHER_SENDS, SECOND
 from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
@@ -50,6 +50,7 @@ class Driver:
         self.closed_reason: str | None = None
         self.starvations = 0
         self._stuck: Burst | None = None
+        self._published_ns = 0  # When somebody last published and sent.
         self._armed_ns: int | None = None  # The deadline that the I/O thread knows.
         self._poll_ns = 0
         self._senders = tuple(core.outgoing.senders.values())
@@ -70,14 +71,14 @@ class Driver:
         with self.lock:
             for buffer, segment_bytes, source in received:
                 self.core.receive(now, buffer, segment_bytes, source)
-            self._pump(now, _BURSTS_ON_IO_THREAD)
+            self._serve(now)
         self._after()
 
     def writable(self, now: int) -> None:
         """Go on sending."""
         with self.lock:
             self.loop.watch_writable(self, self.link.writable_fileno(), False)
-            self._pump(now, _BURSTS_ON_IO_THREAD)
+            self._serve(now)
         self._after()
 
     def advance(self, now: int) -> None:
@@ -86,7 +87,7 @@ class Driver:
             for buffer, segment_bytes, source in self.link.advance(now):
                 self.core.receive(now, buffer, segment_bytes, source)
             self.core.advance(now)
-            self._pump(now, _BURSTS_ON_IO_THREAD)
+            self._serve(now)
             if now >= self._poll_ns:
                 self._poll(now)
             is_over = self.core.is_closed and self._stuck is None
@@ -97,11 +98,15 @@ class Driver:
     def deadline(self) -> int | None:
         """Say when `advance` is to be called; a lock is not worth an exact answer."""
         if self._has_ready():
-            return 0
+            # At once, or when who publishes has had the time to send it.
+            return self._published_ns + PUBLISHER_SENDS + 1
         armed_ns = self._poll_ns
         for deadline_ns in (self.core.deadline(), self.link.deadline()):
             if deadline_ns is not None and deadline_ns < armed_ns:
                 armed_ns = deadline_ns
+        if self._stuck is not None:
+            # What is due may be due only to be sent; `writable` comes when that is possible.
+            armed_ns = max(armed_ns, time.monotonic_ns() + MS)
         self._armed_ns = armed_ns
         return armed_ns
 
@@ -129,6 +134,8 @@ class Driver:
 
     def flush(self, now: int) -> None:
         """Send what is ready, unless somebody else is at it."""
+        if not self.loop.is_loop_thread():
+            self._published_ns = now
         while self._has_ready():
             if not self.lock.acquire(blocking=False):
                 break  # Who holds it looks again after letting go.
@@ -239,13 +246,22 @@ class Driver:
 
     # Under the lock.
 
-    def _pump(self, now: int, bursts_max: int) -> None:
+    def _serve(self, now: int) -> None:
+        """Send on the I/O thread, but leave what is new to who is publishing just now.
+
+        Two threads that both want the interpreter lose it to each other at each system call: with
+        the I/O thread sending, too, a busy publisher got 0.5 M messages/s out, without it 0.9 M.
+        """
+        is_fresh = now - self._published_ns > PUBLISHER_SENDS
+        self._pump(now, _BURSTS_ON_IO_THREAD, is_fresh=is_fresh)
+
+    def _pump(self, now: int, bursts_max: int, *, is_fresh: bool = True) -> None:
         """Send bursts until there are none, the link is full, or it is enough for one caller."""
         core, link = self.core, self.link
         for _ in range(bursts_max):
             if self._stuck is None and core.is_idle:
                 break
-            burst = self._stuck or core.next_burst(now)
+            burst = self._stuck or core.next_burst(now, is_fresh=is_fresh)
             if burst is None:
                 break
             if not link.send(burst):
@@ -282,8 +298,9 @@ class Driver:
         self.dispatcher.run()
         if self.changes.waiting:
             self.changes.wake_all()
-        if self._has_ready():
-            self.flush(time.monotonic_ns())
+        now = time.monotonic_ns()
+        if now - self._published_ns > PUBLISHER_SENDS and self._has_ready():
+            self.flush(now)
 
     def _has_ready(self) -> bool:
         """Tell whether something can be sent now; read without the lock, so only a hint."""

@@ -148,8 +148,17 @@ def test_repair_on_its_way_is_not_sent_again() -> None:
         assert len(stream.drain(now)) == expected
 
 
-def test_one_requester_gets_a_quarter_of_the_repair_budget() -> None:
+def test_lone_requester_gets_the_whole_repair_budget() -> None:
     stream = Stream()
+    stream.publish(*[bytes(1200)] * 100)
+    stream.drain()
+    stream.sender.request(0, KEY, [(1, 100)], 40 * 1240)
+    assert 39 <= len(stream.sender.repairs) <= 41
+
+
+def test_one_requester_of_several_gets_a_quarter_of_the_repair_budget() -> None:
+    stream = Stream()
+    stream.flow.add(b"another".ljust(20), 0, 1, 0, 1 << 20)
     stream.publish(*[bytes(1200)] * 100)
     stream.drain()
     budget = 40 * 1240
