@@ -115,3 +115,15 @@ def test_length_table_that_overflows_the_buffer_by_its_sum_is_refused() -> None:
     lengths_at = batch.HEAD_BYTES + batch.RUN_BYTES
     pack_into("!3I", body, lengths_at, 2**31, 2**31, 2**31)
     assert decode(bytes(body)) is None
+
+
+@pytest.mark.parametrize("count", [31, 32, 33, 64, 100])
+@pytest.mark.parametrize("size", [0, 1, 64])
+def test_many_messages_of_one_size_come_out_as_they_went_in(count: int, size: int) -> None:
+    payloads = [bytes([number]) * size for number in range(count)]
+    body = batch.encode([(16, 7, count)], payloads, list(range(count)))
+    decoded = batch.decode(b"head" + body + b"tail", 4, 4 + len(body))
+    assert decoded is not None
+    assert decoded.payloads == payloads
+    if size:
+        assert batch.decode(body, 0, len(body) - 1) is None
