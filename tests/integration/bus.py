@@ -60,12 +60,11 @@ def wait_until(is_so: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
 
 
 def take(subscription: hubbub.Subscription, count: int) -> list[hubbub.Message]:
-    """Wait for so many messages."""
+    """Wait for so many messages, so long for each."""
     messages: list[hubbub.Message] = []
-    end_s = time.monotonic() + DEADLINE_S
     while len(messages) < count:
-        message = subscription.receive(max(0.0, end_s - time.monotonic()))
-        assert message is not None, f"{len(messages)} messages of {count} within {DEADLINE_S} s"
+        message = subscription.receive(DEADLINE_S)
+        assert message is not None, f"{len(messages)} messages of {count}, then {DEADLINE_S} s none"
         messages.append(message)
     return messages
 
