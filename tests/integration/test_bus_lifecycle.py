@@ -70,6 +70,7 @@ def test_callback_that_misbehaves_leaves_others_unaffected(deed: str, inline: bo
             wait_until(lambda: len(events.of(CallbackFailed)) == COUNT)
             assert isinstance(events.of(CallbackFailed)[0].error, ZeroDivisionError)
         elif deed == "unsubscribe":
+            wait_until(lambda: box["subscription"].is_closed)
             assert len(seen) == 1
         elif deed == "publish":
             assert payloads(take(echoes, COUNT)) == [b"%d" % n for n in range(COUNT)]
