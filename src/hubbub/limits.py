@@ -35,7 +35,8 @@ HOLDBACK: Final = 1 * MS
 BACKLOG_BYTES_MAX: Final = 4 << 20
 BACKLOG_MESSAGES_MAX: Final = 65_536
 # One caller sends at most so many bursts, lest it become everybody's sender.
-PUBLISHER_SENDS: Final = 1 * MS  # So long after a publish, sending is left to who publishes.
+# Who publishes sends what it held back; the I/O thread sees to it that nothing stays behind.
+PUBLISHER_SENDS: Final = 2 * MS + HOLDBACK // 2
 FLUSH_BURSTS_MAX: Final = 4
 
 # Flow control (decision 0005).

@@ -80,8 +80,9 @@ class Publisher:
             and self._driver.send_single(self._sender, topic, payload)
         ):
             return receivers
-        cells += (topic, payload, time_ns())
-        if len(cells) >= framer.flush_cells:
+        now_ns = time_ns()
+        cells += (topic, payload, now_ns)
+        if len(cells) >= framer.flush_cells or now_ns >= framer.flush_wall_ns:
             self._driver.flush(monotonic_ns())
         elif flush:
             self.flush()

@@ -81,6 +81,7 @@ class Framer:
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
         self.flush_cells = CELLS  # With so many, who publishes tries to send them;
+        self.flush_wall_ns = 0  # At this time of the wall clock, too;
         self.backlog_cells = CELLS * BACKLOG_MESSAGES_MAX  # with so many, it waits.
         self.hold_until_ns = 0
         self._window_start_ns = 0
@@ -115,8 +116,9 @@ class Framer:
             not self.is_busy or count >= self.batch_count or now >= self.hold_until_ns
         )
 
-    def defer_flush(self) -> None:
-        """Let more messages come before the next try: the window is full, or somebody is at it."""
+    def defer_flush(self, wall_ns: int) -> None:
+        """Let more messages come before who publishes tries again."""
+        self.flush_wall_ns = wall_ns + self.holdback_ns
         if len(self.cells) >= self.flush_cells:
             self.flush_cells = len(self.cells) + CELLS * (self.batch_count // 4 + 1)
             # What is framed tells how large messages are, but for now nothing is. A look at the

@@ -201,8 +201,8 @@ class Outgoing:
                 )
 
     def deadline(self, now: int, peers: list[Peer]) -> int | None:
-        """Return when `advance` or a held-back frame has something to do."""
-        times = [self.hold_deadline(), self.reliable.tail_ns, self.flow.slow_deadline()]
+        """Return when `advance` has something to do; held-back frames apart."""
+        times = [self.reliable.tail_ns, self.flow.slow_deadline()]
         times += [peer.debt.due_ns for peer in peers if peer.is_present]
         if self.bucket is not None and self.has_work(now):
             times.append(self.bucket.ready_ns(now))

@@ -82,7 +82,9 @@ class Driver:
         self._after()
 
     def advance(self, now: int) -> None:
-        """Do what is due."""
+        """Do what is due; while somebody publishes, a frame held back is not: it fills up."""
+        if self._is_published_on(now) and now < min(self.core.due_ns, self._poll_ns):
+            return
         with self.lock:
             for buffer, segment_bytes, source in self.link.advance(now):
                 self.core.receive(now, buffer, segment_bytes, source)
@@ -97,16 +99,18 @@ class Driver:
 
     def deadline(self) -> int | None:
         """Say when `advance` is to be called; a lock is not worth an exact answer."""
-        if self._has_ready():
-            # At once, or when who publishes has had the time to send it.
-            return self._published_ns + PUBLISHER_SENDS + 1
-        armed_ns = self._poll_ns
-        for deadline_ns in (self.core.deadline(), self.link.deadline()):
+        now = time.monotonic_ns()
+        left_until_ns = self._published_ns + PUBLISHER_SENDS + 1
+        if left_until_ns <= now and self._has_ready():
+            return 0
+        armed_ns = min(self.core.due_ns, self._poll_ns)
+        held_ns = self.core.deadline()
+        for deadline_ns in (held_ns and max(held_ns, left_until_ns), self.link.deadline()):
             if deadline_ns is not None and deadline_ns < armed_ns:
                 armed_ns = deadline_ns
         if self._stuck is not None:
             # What is due may be due only to be sent; `writable` comes when that is possible.
-            armed_ns = max(armed_ns, time.monotonic_ns() + MS)
+            armed_ns = max(armed_ns, now + MS)
         self._armed_ns = armed_ns
         return armed_ns
 
@@ -147,7 +151,7 @@ class Driver:
                 self.loop.wake()
                 break
         for sender in self._senders:
-            sender.framer.defer_flush()
+            sender.framer.defer_flush(time.time_ns())
         self.dispatcher.run()
         self._rearm()
 
@@ -252,8 +256,7 @@ class Driver:
         Two threads that both want the interpreter lose it to each other at each system call: with
         the I/O thread sending, too, a busy publisher got 0.5 M messages/s out, without it 0.9 M.
         """
-        is_fresh = now - self._published_ns > PUBLISHER_SENDS
-        self._pump(now, _BURSTS_ON_IO_THREAD, is_fresh=is_fresh)
+        self._pump(now, _BURSTS_ON_IO_THREAD, is_fresh=not self._is_published_on(now))
 
     def _pump(self, now: int, bursts_max: int, *, is_fresh: bool = True) -> None:
         """Send bursts until there are none, the link is full, or it is enough for one caller."""
@@ -299,8 +302,12 @@ class Driver:
         if self.changes.waiting:
             self.changes.wake_all()
         now = time.monotonic_ns()
-        if now - self._published_ns > PUBLISHER_SENDS and self._has_ready():
+        if not self._is_published_on(now) and self._has_ready():
             self.flush(now)
+
+    def _is_published_on(self, now: int) -> bool:
+        """Tell whether somebody publishes just now, and so sends."""
+        return now - self._published_ns <= PUBLISHER_SENDS
 
     def _has_ready(self) -> bool:
         """Tell whether something can be sent now; read without the lock, so only a hint."""
