@@ -67,9 +67,9 @@ class Connection:
         dispatcher = Dispatcher(self._match, self._emit)
         self.driver = Driver(core, link, shared(), dispatcher, node._forked)
 
-    def start(self, switch_interval_ms: float | None) -> None:
+    def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
         """Begin to send and receive."""
-        self.driver.loop.attach(self.driver, switch_interval_ms)
+        self.driver.loop.attach(self.driver, switch_interval_ms, spin_us)
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces)
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)

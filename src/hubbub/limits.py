@@ -108,6 +108,8 @@ QUEUE_MESSAGES: Final = 1024
 DELIVERY_THREADS_MAX: Final = 16
 STARVED_MS: Final = 20
 SWITCH_INTERVAL_MS: Final = 0.5
+SPIN_US: Final = 300
+SPIN_US_MAX: Final = 10_000
 # The loop looks at its own lateness so often when nothing else is due.
 LATENESS_TICK: Final = 100 * MS
 LATENESS_REPORT: Final = 1 * SECOND

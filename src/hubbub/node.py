@@ -63,6 +63,7 @@ class Node:
         link_options: dict[str, Any],
         delivery_threads_max: int,
         switch_interval_ms: float | None,
+        spin_us: float,
     ) -> None:
         self.name = identity.name
         self.id = identity.id
@@ -74,6 +75,7 @@ class Node:
         self._faults = faults
         self._link_options = link_options
         self._switch_interval_ms = switch_interval_ms
+        self._spin_us = spin_us
         self._loop = shared()
         self._pool = Pool(self._call_at, delivery_threads_max)
         self._listeners = Listeners(self._pool)
@@ -100,7 +102,7 @@ class Node:
             connection.driver.link.close()
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         self._listeners.add(on_event, channel=connection.name, owner=connection)
-        connection.start(self._switch_interval_ms)
+        connection.start(self._switch_interval_ms, self._spin_us)
         for handles in list(self._subscriptions.values()):
             for handle in list(handles):
                 self._place(handle, connection)

@@ -9,7 +9,13 @@ from typing import Any
 from hubbub.channel import Channel
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
-from hubbub.limits import DELIVERY_THREADS_MAX, NODE_NAME_BYTES_MAX, SWITCH_INTERVAL_MS
+from hubbub.limits import (
+    DELIVERY_THREADS_MAX,
+    NODE_NAME_BYTES_MAX,
+    SPIN_US,
+    SPIN_US_MAX,
+    SWITCH_INTERVAL_MS,
+)
 from hubbub.links.faults import Faults
 from hubbub.node import Node
 from hubbub.protocol.endpoint import Identity
@@ -37,6 +43,7 @@ def open(
     offload: bool | None = None,
     delivery_threads_max: int = DELIVERY_THREADS_MAX,
     switch_interval_ms: float | None = SWITCH_INTERVAL_MS,
+    spin_us: float = SPIN_US,
     **options: Any,
 ) -> Node:
     """Open a node: a member of the bus, until it is closed.
@@ -60,6 +67,8 @@ def open(
     _check_number("send_buffer_bytes", send_buffer_bytes, 0)
     _check_number("frame_bytes_max", frame_bytes_max, 0)
     _check_number("delivery_threads_max", delivery_threads_max, 1)
+    if not isinstance(spin_us, int | float) or not 0 <= spin_us <= SPIN_US_MAX:
+        raise ConfigurationError(f"spin_us={spin_us!r} must be from 0 to {SPIN_US_MAX}")
     if switch_interval_ms is not None:
         _check_interval(switch_interval_ms)
     node = Node(
@@ -76,6 +85,7 @@ def open(
         },
         delivery_threads_max=delivery_threads_max,
         switch_interval_ms=switch_interval_ms,
+        spin_us=spin_us,
     )
     if on_event is not None:
         node.on_event(on_event)

@@ -132,10 +132,14 @@ class Sender:
             or self.is_held
             or topic.sinks
             or not (topic.is_declared and topic.receivers and flow.has_present)
-            or self.is_blocked()
         ):
             return None
         body = encode_single(topic.number, topic.next_sequence, payload, published_ns)
+        limit = flow.limit
+        # Room for this frame, and for a whole one behind it: else this one would have to ask.
+        reserve = framer.body_bytes_max + FRAME_COST_BYTES
+        if limit is not None and self.position + len(body) + FRAME_COST_BYTES + reserve > limit:
+            return None
         topic.next_sequence += 1
         framer.count_single(now, len(payload))
         sequence = self.next_sequence
@@ -145,10 +149,9 @@ class Sender:
         self._tail_interval_ns = TAIL_HEARTBEAT
         self.tail_ns = now + TAIL_HEARTBEAT
         self.frames_sent += 1
-        sent_us = now // US & 0xFFFF_FFFF
         packet = next(self.packet_numbers)
-        shared = self._prefix(DATA, ASK if self.is_blocked() else 0)
-        return finish(shared, sequence, packet, sent_us, body) + body
+        sent_us = now // US & 0xFFFF_FFFF
+        return finish(self._prefix(DATA, 0), sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         if self.is_held:

@@ -69,9 +69,13 @@ class Driver:
         if self.journal.is_tracing_in:
             self.journal.trace_in(received)
         with self.lock:
+            core = self.core
             for buffer, segment_bytes, source in received:
-                self.core.receive(now, buffer, segment_bytes, source)
-            self._serve(now)
+                core.receive(now, buffer, segment_bytes, source)
+            if self._stuck is None and core.is_idle:
+                self.dispatcher.put(core.deliveries, core.events)
+            else:
+                self._serve(now)
         self._after()
 
     def writable(self, now: int) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.lateness import Lateness
 from hubbub.runtime.poller import WRITABLE, open_poller
+from hubbub.runtime.spin import Spin
 
 
 class Attachment(Protocol):
@@ -75,6 +76,7 @@ class IoThread:
         self._poller_lock = threading.Lock()  # A wake-up must not hit a descriptor given back.
         self._is_polling = False
         self._is_woken = False
+        self._spin = Spin(self._poller, lambda: self._is_woken)
         self._is_ending = False
         self._serving: Attachment | None = None
         self._leavers: list[threading.Event] = []
@@ -125,6 +127,10 @@ class IoThread:
         is_out = threading.Event()
         self._leavers.append(is_out)
         return self._serving is not attachment or is_out.wait(timeout_s)
+
+    def spin(self, spin_ns: int) -> None:
+        """Look for so long before sleeping, while that pays; the longest that anybody asks for."""
+        self._spin.spin_ns = max(self._spin.spin_ns, spin_ns)
 
     def wake(self) -> None:
         """Make the thread look for work; one that runs will look before it waits."""
@@ -179,7 +185,13 @@ class IoThread:
         self._is_polling = True
         before = time.monotonic_ns()
         due = lateness.expect(deadline, before)
-        ready = self._poller.poll(due, is_waiting=due > before and not self._is_woken)
+        if due > before and not self._is_woken:
+            ready = self._spin.look(before, due)
+            if not ready:
+                ready = self._poller.poll(due, is_waiting=not self._is_woken)
+            self._spin.waited(time.monotonic_ns() - before, is_ready=bool(ready))
+        else:
+            ready = self._poller.poll(due, is_waiting=False)
         self._is_polling = False
         counters = self._counters
         counters.polls += 1

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hubbub.errors import ClosedError
-from hubbub.limits import DETACH_TIMEOUT_S, MS, SWITCH_INTERVAL_MS
+from hubbub.limits import DETACH_TIMEOUT_S, MS, SWITCH_INTERVAL_MS, US
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.io_thread import Attachment, Counters, IoThread
 
@@ -49,9 +49,16 @@ class Loop:
         self._failures = Failures()
 
     def attach(
-        self, attachment: Attachment, switch_interval_ms: float | None = SWITCH_INTERVAL_MS
+        self,
+        attachment: Attachment,
+        switch_interval_ms: float | None = SWITCH_INTERVAL_MS,
+        spin_us: float = 0,
     ) -> None:
-        """Serve this attachment from now on; the first one starts the thread."""
+        """Serve this attachment from now on; the first one starts the thread.
+
+        While waits are shorter than `spin_us`, the thread looks for so long before it sleeps. At
+        rest, and where frames come more seldom, it sleeps at once.
+        """
         self._refuse_in_child()
         with self._lock:
             thread = self._thread
@@ -60,6 +67,7 @@ class Loop:
             else:
                 thread.attach(attachment)
             self._switch_interval.lower(switch_interval_ms)
+            thread.spin(int(spin_us * US))
         thread.wake()
 
     def detach(self, attachment: Attachment, timeout_s: float = DETACH_TIMEOUT_S) -> bool:
