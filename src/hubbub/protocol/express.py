@@ -76,6 +76,7 @@ class Express:
             or not topic.is_next(first)
             or receiver.requester.missing
             or receiver.held
+            or receiver.behind
             or receiver.fresh_bytes >= receiver.status_bytes
             or peer.address != source
             or _DATA + size > len(buffer)

@@ -66,6 +66,8 @@ class Receiver:
         self.has_lost_names = False
         self.unnamed_lost: list[tuple[batch.Run, str]] = []
         self.holes: list[Hole] = []
+        self.behind: set[int] = set()  # Topics that have not shown yet what a resync cost them,
+        self.resynced: tuple[int, int] | None = None  # and the frames that were passed over.
         self.blind_holes: list[
             tuple[int, int, str]
         ] = []  # Frames lost without anybody knowing what was in them.
@@ -95,7 +97,7 @@ class Receiver:
         received_ns: int, out: list[Delivery],
     ) -> bool:  # fmt: skip
         """Take a DATA frame (body in `buffer[start:end]`); False if it was not new or not sound."""
-        if sequence == self.next and not (flags & DECLARES or self.held or self.requester.missing):
+        if sequence == self.next and self._is_calm() and not flags & DECLARES:
             return self._accept_next(sequence, buffer, start, end, received_ns, out)
         if not self._is_new(sequence) or self._is_full(sequence):
             return False
@@ -192,6 +194,9 @@ class Receiver:
     def _is_past(topic: IncomingTopic, sequence: int) -> bool:
         return not topic.is_wanted or (topic.expected is not None and sequence < topic.expected)
 
+    def _is_calm(self) -> bool:
+        return not (self.requester.missing or self.held or self.behind)
+
     def _is_new(self, sequence: int) -> bool:
         if sequence >= self.next or sequence in self.requester.missing:
             return True
@@ -240,9 +245,19 @@ class Receiver:
         if next_sequence - first + len(self.requester.missing) > MISSING_FRAMES_MAX:
             # More than any window: a forged or absurd jump must not cost memory.
             self.resyncs += 1
-            self.blind_holes.append((first, next_sequence - 1, "resync"))
+            self._resync(first, next_sequence - 1)
         else:
             self.requester.miss(now, first, next_sequence)
+
+    def _resync(self, first: int, last: int) -> None:
+        """Go on behind frames too many to ask for; the next message of a topic names its hole."""
+        behind = [t.number for t in self.topics.values() if t.is_wanted and t.expected is not None]
+        if behind:
+            self.behind.update(behind)
+            first = self.resynced[0] if self.resynced is not None else first
+            self.resynced = first, last
+        else:
+            self.blind_holes.append((first, last, "resync"))
 
     def _accept_run(
         self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int],
@@ -262,7 +277,10 @@ class Receiver:
         topic = self.topics.get(number)
         if topic is not None and topic.waiting and frame < self.base:
             # Every earlier frame is settled, and still something is missing before this run.
-            topic.settle(self.base, "not_available", received_ns, out)
+            reason = "resync" if number in self.behind else "not_available"
+            topic.settle(self.base, reason, received_ns, out)
+        if self.behind:
+            self.behind.discard(number)
 
     def _may_be_named(self, frame: int) -> bool:
         """Tell whether the name of an unknown topic in this frame may still come."""
@@ -428,5 +446,7 @@ class Receiver:
         for topic in self.topics.values():
             topic.settle(self.next + 1, reason, received_ns, out)
             topic.close_hole()
+        if self.behind and self.resynced is not None:
+            self.blind_holes.append((*self.resynced, "resync"))
         self.has_lost_names = False
         self.reassembly.clear()

@@ -170,11 +170,30 @@ def test_frames_given_up_without_a_word_of_their_content_are_a_blind_hole() -> N
     assert inlet.receiver.blind_holes == [(1, 3, "publisher_gone")]
 
 
-def test_absurd_jump_costs_no_memory_and_is_reported() -> None:
+def test_hole_of_a_resync_is_reported_once_and_by_name() -> None:
+    inlet = Inlet(A)
+    inlet.data(1, (16, 1, 1))
+    inlet.receiver.extend(0, 10 + MISSING_FRAMES_MAX)
+    assert inlet.receiver.blind_holes == [] and inlet.holes == []
+    inlet.data(10 + MISSING_FRAMES_MAX, (16, 500, 1))
+    assert inlet.holes == [("/a", 2, 499, "resync")]
+    inlet.receiver.close("publisher_gone", 99, inlet.out)
+    assert inlet.receiver.blind_holes == []
+
+
+def test_hole_of_a_resync_that_no_message_names_is_reported_when_the_stream_ends() -> None:
+    inlet = Inlet(A)
+    inlet.data(1, (16, 1, 1))
+    inlet.receiver.extend(0, 10 + MISSING_FRAMES_MAX)
+    inlet.receiver.close("publisher_gone", 99, inlet.out)
+    assert inlet.receiver.blind_holes == [(2, 9 + MISSING_FRAMES_MAX, "resync")]
+
+
+def test_absurd_jump_costs_no_memory_and_is_counted() -> None:
     inlet = Inlet(A)
     inlet.data(2**63, (16, 1, 1))
     assert len(inlet.receiver.requester.missing) == 0
-    assert inlet.receiver.blind_holes == [(1, 2**63 - 1, "resync")]
+    assert inlet.receiver.resyncs == 1
     inlet.receiver.extend(0, 2**63 + 1 + MISSING_FRAMES_MAX)
     assert len(inlet.receiver.requester.missing) == MISSING_FRAMES_MAX
     inlet.receiver.extend(0, 2**63 + 2 + MISSING_FRAMES_MAX)

@@ -1,0 +1,76 @@
+"""Spinning: only while waits are short, and hardly ever in vain."""
+
+from hubbub.limits import SECOND, US
+from hubbub.runtime.spin import Spin
+
+
+class FakePoller:
+    """Finds something at a given look; counts the looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.ready_at = 0  # 0: never.
+
+    def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
+        assert not is_waiting
+        self.looks += 1
+        return [(7, 1)] if self.looks == self.ready_at else []
+
+
+def make(*, is_woken: bool = False) -> tuple[Spin, FakePoller]:
+    poller = FakePoller()
+    spin = Spin(poller, lambda: is_woken)  # type: ignore[arg-type]
+    spin.spin_ns = 200 * US
+    return spin, poller
+
+
+FAR = 1 << 62
+
+
+def test_nothing_is_looked_for_before_a_short_wait() -> None:
+    spin, poller = make()
+    assert spin.look(0, FAR) == [] and poller.looks == 0
+    spin.waited(SECOND, is_ready=True)
+    assert spin.look(0, FAR) == [] and poller.looks == 0
+    spin.waited(50 * US, is_ready=False)  # A timer, not a frame.
+    assert spin.look(0, FAR) == [] and poller.looks == 0
+
+
+def test_after_a_short_wait_it_looks_until_something_is_there() -> None:
+    spin, poller = make()
+    spin.waited(50 * US, is_ready=True)
+    poller.ready_at = 3
+    # A start far in the future of the monotonic clock would end at the first look; begin at 0.
+    spin.spin_ns = FAR
+    assert spin.look(0, FAR) == [(7, 1)]
+    assert poller.looks == 3
+
+
+def test_it_does_not_look_beyond_a_deadline_or_a_wake_up() -> None:
+    spin, poller = make()
+    spin.waited(50 * US, is_ready=True)
+    assert spin.look(1000, 1000) == [] and poller.looks == 0
+    spin, poller = make(is_woken=True)
+    spin.waited(50 * US, is_ready=True)
+    assert spin.look(0, FAR) == [] and poller.looks == 0
+
+
+def test_looks_in_vain_become_ever_rarer_and_a_find_forgives_them() -> None:
+    spin, poller = make()
+    looked = []
+    for _ in range(200):
+        spin.waited(50 * US, is_ready=True)
+        before = poller.looks
+        spin.look(0, 1)  # Ends after one look: the clock is past 1 ns.
+        looked.append(poller.looks > before)
+    assert sum(looked) <= 9
+    while not spin._is_worth_it:
+        spin.waited(50 * US, is_ready=True)
+    poller.ready_at = poller.looks + 1
+    assert spin.look(0, 1)
+    spin.waited(50 * US, is_ready=True)
+    assert spin.look(0, 1) == []
+    spin.waited(50 * US, is_ready=True)
+    spin.waited(50 * US, is_ready=True)
+    poller.ready_at = poller.looks + 1
+    assert spin.look(0, 1)
