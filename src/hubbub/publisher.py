@@ -69,37 +69,43 @@ class Publisher:
         framer = self._framer
         cells = self._cells
         topic = self._topic
-        if len(payload) > framer.message_bytes_max or len(cells) >= framer.backlog_cells:
-            return self._publish_slowly(payload)
         receivers = topic.receivers
-        if not receivers and not topic.sinks and not self._sender.is_held:
-            return self._publish_to_nobody()
         if (
-            not cells
-            and not framer.is_busy
-            and self._driver.send_single(self._sender, topic, payload)
+            len(cells) >= framer.free_cells
+            or len(payload) > framer.message_bytes_max
+            or not receivers
+            or flush
         ):
-            return receivers
+            return self._publish_carefully(payload, is_flushing=flush)
         now_ns = time_ns()
         cells += (topic, payload, now_ns)
-        if len(cells) >= framer.flush_cells or now_ns >= framer.flush_wall_ns:
+        if now_ns >= framer.flush_wall_ns:
             self._driver.flush(monotonic_ns())
-        elif flush:
-            self.flush()
         return receivers + 1 if topic.sinks else receivers
 
-    def _publish_slowly(self, payload: bytes) -> int:
-        """Publish a large message, or any when many are pending or the channel is closed."""
-        if self._driver.closed_reason is not None:
+    def _publish_carefully(self, payload: bytes, *, is_flushing: bool) -> int:
+        """Publish where something is to be decided: to wait, to send now, or not at all."""
+        driver, framer, topic = self._driver, self._framer, self._topic
+        if driver.closed_reason is not None:
             return self._refuse(payload)
-        self._make_room(payload)
-        topic = self._topic
+        is_large = len(payload) > framer.message_bytes_max
+        if is_large or len(self._cells) >= framer.backlog_cells:
+            self._make_room(payload)
         receivers = topic.receivers
         if not receivers and not topic.sinks and not self._sender.is_held:
             return self._publish_to_nobody()
-        with self._driver.lock:
-            self._framer.add(topic, payload, time_ns())
-        self._driver.flush(monotonic_ns())
+        is_quiet = not (self._cells or is_large or framer.is_busy)
+        if is_quiet and driver.send_single(self._sender, topic, payload):
+            return receivers
+        if is_large:
+            with driver.lock:
+                framer.add(topic, payload, time_ns())
+        else:
+            self._cells += (topic, payload, time_ns())
+        if is_flushing:
+            framer.hold_until_ns = 0
+        if is_flushing or is_large or len(self._cells) > framer.free_cells:
+            driver.flush(monotonic_ns())
         return receivers + 1 if topic.sinks else receivers
 
     def _refuse(self, payload: Any, *, flush: bool = False) -> int:

@@ -80,7 +80,7 @@ class Framer:
         self.loopback: list[Delivery] = []
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
-        self.flush_cells = CELLS  # With so many, who publishes tries to send them;
+        self.free_cells = 0  # With fewer, a publish only appends; with more, it tries to send;
         self.flush_wall_ns = 0  # At this time of the wall clock, too;
         self.backlog_cells = CELLS * BACKLOG_MESSAGES_MAX  # with so many, it waits.
         self.hold_until_ns = 0
@@ -119,8 +119,8 @@ class Framer:
     def defer_flush(self, wall_ns: int) -> None:
         """Let more messages come before who publishes tries again."""
         self.flush_wall_ns = wall_ns + self.holdback_ns
-        if len(self.cells) >= self.flush_cells:
-            self.flush_cells = len(self.cells) + CELLS * (self.batch_count // 4 + 1)
+        if len(self.cells) > self.free_cells:
+            self.free_cells = len(self.cells) + CELLS * (self.batch_count // 4)
             # What is framed tells how large messages are, but for now nothing is. A look at the
             # newest is enough: it comes again before many more do.
             newest = self.cells[-CELLS * _SAMPLED_MESSAGES :][1::CELLS]
@@ -156,7 +156,7 @@ class Framer:
         self._calm_ns, self._calm_messages = now, self.messages
         if came * BUSY_WINDOW <= self.busy_messages * elapsed_ns:
             self.is_busy = False
-            self.flush_cells = CELLS
+            self.free_cells = 0
         elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
 
@@ -181,7 +181,7 @@ class Framer:
             self.batch_count = min(2 * fitting, 16_384)
         del cells[: CELLS * fitting]
         self._watch_rate(now, fitting, size_bytes)
-        self.flush_cells = CELLS * self.batch_count if self.is_busy else CELLS
+        self.free_cells = CELLS * (self.batch_count - 1) if self.is_busy else 0
         return columns
 
     def _defer(self, end: int) -> int:
@@ -248,12 +248,13 @@ class Framer:
     def _bound_backlog(self, mean_bytes: int) -> None:
         backlog_count = min(self.backlog_bytes // max(mean_bytes, 1), BACKLOG_MESSAGES_MAX)
         self.backlog_cells = CELLS * max(backlog_count, 4)
+        self.free_cells = min(self.free_cells, self.backlog_cells)
 
     def count_single(self, now: int, size_bytes: int) -> None:
         """Count a message that was framed elsewhere."""
         self._watch_rate(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
         if self.is_busy:
-            self.flush_cells = CELLS * self.batch_count
+            self.free_cells = CELLS * (self.batch_count - 1)
 
     def _set_aside(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
         sequence = topic.next_sequence

@@ -142,6 +142,8 @@ class Driver:
 
     def flush(self, now: int) -> None:
         """Send what is ready, unless somebody else is at it."""
+        if self.closed_reason is not None:
+            return
         if not self.loop.is_loop_thread():
             self._published_ns = now
         while self._has_ready():
@@ -250,7 +252,7 @@ class Driver:
         """Send every publish the slow way, where it is refused; the fast one need not look."""
         self.closed_reason = reason
         for sender in self._senders:
-            sender.framer.backlog_cells = 0
+            sender.framer.backlog_cells = sender.framer.free_cells = 0
 
     # Under the lock.
 

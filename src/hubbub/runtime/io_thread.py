@@ -188,7 +188,9 @@ class IoThread:
         if due > before and not self._is_woken:
             ready = self._spin.look(before, due)
             if not ready:
-                ready = self._poller.poll(due, is_waiting=not self._is_woken)
+                # A look may have taken the timer's only sign that the deadline has come.
+                is_early = not self._is_woken and time.monotonic_ns() < due
+                ready = self._poller.poll(due, is_waiting=is_early)
             self._spin.waited(time.monotonic_ns() - before, is_ready=bool(ready))
         else:
             ready = self._poller.poll(due, is_waiting=False)
