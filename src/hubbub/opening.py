@@ -67,10 +67,7 @@ def open(
     _check_number("send_buffer_bytes", send_buffer_bytes, 0)
     _check_number("frame_bytes_max", frame_bytes_max, 0)
     _check_number("delivery_threads_max", delivery_threads_max, 1)
-    if not isinstance(spin_us, int | float) or not 0 <= spin_us <= SPIN_US_MAX:
-        raise ConfigurationError(f"spin_us={spin_us!r} must be from 0 to {SPIN_US_MAX}")
-    if switch_interval_ms is not None:
-        _check_interval(switch_interval_ms)
+    _check_timing(switch_interval_ms, spin_us)
     node = Node(
         _identity(name, domain or os.environ.get("HUBBUB_DOMAIN", "default"), node_id),
         settings,
@@ -146,7 +143,11 @@ def _check_number(name: str, value: Any, bound: int) -> None:
         raise ConfigurationError(f"{name}={value} must be at least {bound}")
 
 
-def _check_interval(interval_ms: Any) -> None:
+def _check_timing(interval_ms: Any, spin_us: Any) -> None:
+    if not isinstance(spin_us, int | float) or not 0 <= spin_us <= SPIN_US_MAX:
+        raise ConfigurationError(f"spin_us={spin_us!r} must be from 0 to {SPIN_US_MAX}")
+    if interval_ms is None:
+        return
     if not isinstance(interval_ms, int | float) or isinstance(interval_ms, bool):
         raise ConfigurationError(f"switch_interval_ms={interval_ms!r} is not a number")
     if not 0 < interval_ms < float("inf"):

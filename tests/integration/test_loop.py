@@ -694,22 +694,3 @@ def test_a_hang_up_is_told_like_something_to_read(poller: Poller) -> None:
         ((fileno, mask),) = poller.poll(None, is_waiting=True)
         assert fileno == inside.fileno()
         assert mask & ~WRITABLE
-
-
-def test_deadline_that_comes_while_the_thread_spins_is_not_slept_through(no_tick: None) -> None:
-    """A look takes the timer's sign with it; before the fix the thread then slept for ever."""
-    for _ in range(5):
-        loop, probe = Loop(), Probe()
-        loop.attach(probe, spin_us=50_000)
-        try:
-            probe.deadline_ns = time.monotonic_ns() + 40 * MS
-            loop.wake()
-            time.sleep(0.01)  # It sleeps now, with the timer set for the deadline.
-            probe.outside.send(b"x")  # A short wait, so the next one begins with a spin.
-            end_s = time.monotonic() + PATIENCE_S
-            while not probe.advanced:
-                assert time.monotonic() < end_s, "the deadline was slept through"
-                time.sleep(0.001)
-        finally:
-            loop.detach(probe)
-            probe.close()

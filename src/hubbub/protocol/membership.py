@@ -78,7 +78,10 @@ class Membership:
         if hello.domain != self.endpoint.identity.domain:
             self.endpoint.drops["domain"] += 1
             return True
-        self._replace_older(now, peer)
+        if not peer.is_known:
+            if not hello.is_reply and self._has_living_rival(peer):
+                return True  # It will be asked; only who is alive can answer.
+            self._replace_older(now, peer)
         if self.discovery.take_hello(now, peer, hello, self.endpoint.key):
             if not peer.is_known:
                 peer.is_known = True
@@ -90,10 +93,19 @@ class Membership:
             self.on_change(now)
         return True
 
+    def _has_living_rival(self, peer: Peer) -> bool:
+        """Tell whether another incarnation of this node is here.
+
+        A frame of the one that ended may be late, so which is the newer is not told by the order in
+        which they are heard.
+        """
+        return any(
+            other is not peer and other.source.id == peer.source.id and other.is_present
+            for other in self.peers.values()
+        )
+
     def _replace_older(self, now: int, peer: Peer) -> None:
         """A new incarnation of a node ends the old one."""
-        if peer.is_known:
-            return
         for other in list(self.peers.values()):
             if other is not peer and other.source.id == peer.source.id:
                 self._forget(now, other, "restarted", is_final=True)
