@@ -65,9 +65,7 @@ def encode(
     base = min(published_ns, default=0)
     if count == 1 and not declarations:
         return encode_single(runs[0][0], runs[0][1], payloads[0], base)
-    tables = pack(
-        f"!{count}I{count}I", *map(len, payloads), *[time - base for time in published_ns]
-    )
+    tables = pack(f"!{count}I{count}I", *map(len, payloads), *map((-base).__add__, published_ns))
     return b"".join(
         (
             _HEAD.pack(len(runs), len(declarations), count, base),
