@@ -211,6 +211,7 @@ class Driver:
 
     def wait_for_room(self, framer: Framer) -> None:
         """Wait until the receivers took enough of what is pending; raise if they do not."""
+        self.publishing_paused()
         timeout_s = self.core.settings.send_timeout
         if not self.wait(lambda: self.has_room(framer), timeout_s):
             raise Backpressure(
@@ -219,6 +220,10 @@ class Driver:
             )
         if self.closed_reason is not None:
             raise ClosedError(f"the channel {self.link.channel} is closed: {self.closed_reason}")
+
+    def publishing_paused(self) -> None:
+        """Leave the sending to the I/O thread: who publishes is about to wait."""
+        self._published_ns = 0
 
     def has_room(self, framer: Framer) -> bool:
         """Tell whether more may be published; half empty, so that waiting pays."""
