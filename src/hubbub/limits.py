@@ -41,8 +41,9 @@ FLUSH_BURSTS_MAX: Final = 4
 
 # Flow control (decision 0005).
 WINDOW_BYTES_MIN: Final = 16 * 1024
-# A longer queue only makes round trips, and so repairs, slower: 1 MiB is 12 ms of small messages.
-WINDOW_BYTES: Final = 1 << 20
+# A longer queue makes round trips slower, a shorter one leaves less to send during a repair: at
+# 5 % loss 1 MiB keeps 58 % of the lossless goodput, 3 MiB 72 %.
+WINDOW_BYTES: Final = 3 << 20
 # What the kernel charges a socket buffer for a datagram beside its bytes.
 FRAME_COST_BYTES: Final = 768
 STATUS_INTERVAL: Final = 20 * MS
