@@ -201,25 +201,27 @@ def _express_of(publisher: Publisher) -> Callable[..., int]:
     """Make the way of a message that only has to be appended; others go the careful way.
 
     A closure, because what it needs then costs one step to find instead of two or three: 0.34 us a
-    message against 0.63 us for the same lines in a method.
+    message against 0.63 us for the same lines in a method. `flush` is not keyword-only as in the
+    method it stands for: the interpreter calls such a function 35 ns slower. Whether anybody is to
+    receive the message is asked when it is framed.
     """
     topic, framer = publisher._topic, publisher._framer
     cells, append = publisher._cells, publisher._cells.extend
     careful, send = publisher._publish_carefully, publisher._driver.flush
+    bytes_max = framer.message_bytes_max
 
-    def publish(payload: Any, *, flush: bool = False) -> int:
+    def publish(payload: Any, flush: bool = False) -> int:
         if (
             type(payload) is bytes
             and len(cells) < framer.free_cells
-            and len(payload) <= framer.message_bytes_max
+            and len(payload) <= bytes_max
             and not flush
-            and (receivers := topic.receivers)
         ):
             now_ns = time_ns()
             append((topic, payload, now_ns))
             if now_ns >= framer.flush_wall_ns:
                 send(monotonic_ns())
-            return receivers + 1 if topic.sinks else receivers
+            return topic.receivers + 1 if topic.sinks else topic.receivers
         return careful(payload, is_flushing=flush)
 
     return publish

@@ -48,10 +48,9 @@ def batches(draw: st.DrawFn) -> batch.Batch:
     table = draw(st.lists(st.tuples(u32, sequences, st.integers(1, 4)), max_size=5))
     count = sum(length for _, _, length in table)
     payloads = draw(st.lists(st.binary(max_size=20), min_size=count, max_size=count))
-    base = draw(st.integers(0, 2**63))
-    deltas = draw(st.lists(u32, min_size=count, max_size=count))
+    published_ns = draw(st.lists(u64, min_size=count, max_size=count))
     declarations = draw(st.binary(max_size=30))
-    return batch.Batch(table, payloads, [base + delta for delta in deltas], declarations)
+    return batch.Batch(table, payloads, tuple(published_ns), declarations)
 
 
 @st.composite

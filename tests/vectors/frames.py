@@ -60,9 +60,9 @@ def _typed(value: Any) -> tuple[bytes, Any, Callable[[bytes], Any]]:
 
 
 _BATCH = batch.Batch(
-    [(16, 7, 2), (17, 2**40, 1)], [b"21.5", b"", b"on"], [10**18, 10**18 + 1000, 10**18 + 5], b""
+    [(16, 7, 2), (17, 2**40, 1)], [b"21.5", b"", b"on"], (10**18, 10**18 + 1000, 10**18 + 5), b""
 )
-_DECLARING = batch.Batch([(16, 7, 1)], [b"21.5"], [10**18], control.encode_declarations([TOPIC]))
+_DECLARING = batch.Batch([(16, 7, 1)], [b"21.5"], (10**18,), control.encode_declarations([TOPIC]))
 _SEGMENT = batch.Segment(16, 8, 10**18, 3000, 2 * STRIDE, STRIDE, bytes(range(226)) * 2)
 _STATUS = Status(OTHER, 3, 5, 1000, 1010, 1 << 20, SENT_US, 250)
 _HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)])

@@ -25,7 +25,7 @@ from hubbub.wire.header import CHECKSUM_OFFSET, HEADER_BYTES, PREFIX_BYTES
 
 _LANES_MAX: Final = 1024
 # The rest of the header, and the tables of a body with one message (wire/batch.py).
-_REST: Final = Struct("!QQIIHHIQIQIII")
+_REST: Final = Struct("!QQIIHHIIQIIQ")
 _DATA: Final = PREFIX_BYTES + _REST.size
 
 
@@ -64,8 +64,8 @@ class Express:
             return None
         peer, receiver, prefix_crc = lane
         (
-            sequence, _, sent_us, checksum, runs, declared, count, published_ns, number, first,
-            length, size, delta,
+            sequence, _, sent_us, checksum, runs, declared, count, number, first, length, size,
+            published_ns,
         ) = _REST.unpack_from(buffer, PREFIX_BYTES)  # fmt: skip
         topic = receiver.topics.get(number)
         if (
@@ -93,4 +93,4 @@ class Express:
             receiver.status_ns = now + STATUS_INTERVAL
         topic.expected = first + 1
         payload = buffer[_DATA : _DATA + size]
-        return Delivery(topic, first, [payload], [published_ns + delta], received_ns, "multicast")
+        return Delivery(topic, first, [payload], (published_ns,), received_ns, "multicast")

@@ -14,7 +14,7 @@ takes a message whose earlier frames have all come for the next one, or for one 
 
 from bisect import bisect_right
 from collections import deque
-from itertools import accumulate, groupby, takewhile
+from itertools import accumulate, groupby
 from typing import Any, Final
 
 from hubbub.limits import BACKLOG_MESSAGES_MAX, BUSY_WINDOW
@@ -29,8 +29,6 @@ Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
 
 CELLS: Final = 3
 _SAMPLED_MESSAGES: Final = 64
-
-_TIME_SPAN: Final = 1 << 32
 
 
 class Large:
@@ -201,7 +199,7 @@ class Framer:
 
     def _count_fitting(self, columns: Columns) -> tuple[int, int]:
         """Return how many of the messages fit one frame, and the bytes they take there."""
-        topics, payloads, published_ns = columns
+        topics, payloads, _ = columns
         count = len(topics)
         room = self.body_bytes_max - batch.HEAD_BYTES
         is_one_topic = topics.count(topics[0]) == count
@@ -211,17 +209,11 @@ class Framer:
         fresh = [topic for topic in distinct if not topic.is_declared]
         if fresh:
             room -= self._declaration_bytes(fresh)
-        sizes = list(map(len, payloads))
-        total = sum(sizes) + count * batch.TABLE_BYTES_PER_MESSAGE
-        is_one_span = max(published_ns) - min(published_ns) < _TIME_SPAN
-        if total <= room and is_one_span:
+        total = sum(map(len, payloads)) + count * batch.TABLE_BYTES_PER_MESSAGE
+        if total <= room:
             return count, total
-        edges = list(accumulate(size + batch.TABLE_BYTES_PER_MESSAGE for size in sizes))
+        edges = list(accumulate(len(one) + batch.TABLE_BYTES_PER_MESSAGE for one in payloads))
         fitting = max(bisect_right(edges, room), 1)
-        if not is_one_span:
-            base = published_ns[0]
-            near = takewhile(lambda time: abs(time - base) < _TIME_SPAN // 2, published_ns)
-            fitting = min(fitting, sum(1 for _ in near))
         return fitting, edges[fitting - 1]
 
     @staticmethod

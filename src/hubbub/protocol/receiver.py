@@ -7,7 +7,7 @@ named yet are held while a grant is under way, because the grant may say that th
 while an earlier frame is missing, because that may have named them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from hubbub.limits import (
@@ -27,7 +27,7 @@ from hubbub.wire import batch
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
 from hubbub.wire.header import BEST_EFFORT, DECLARES
 
-Held = tuple[int, int, list[bytes], list[int]]
+Held = tuple[int, int, list[bytes], Sequence[int]]
 
 
 def _held_bytes(runs: list[Held]) -> int:
@@ -133,8 +133,8 @@ class Receiver:
         return True
 
     def _accept_runs(
-        self, sequence: int, runs: list[batch.Run], payloads: list[bytes], published_ns: list[int],
-        received_ns: int, out: list[Delivery],
+        self, sequence: int, runs: list[batch.Run], payloads: list[bytes],
+        published_ns: Sequence[int], received_ns: int, out: list[Delivery],
     ) -> None:  # fmt: skip
         if len(runs) == 1:
             number, first, _ = runs[0]
@@ -260,8 +260,8 @@ class Receiver:
             self.blind_holes.append((first, last, "resync"))
 
     def _accept_run(
-        self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int],
-        received_ns: int, out: list[Delivery],
+        self, frame: int, number: int, first: int, payloads: list[bytes],
+        published_ns: Sequence[int], received_ns: int, out: list[Delivery],
     ) -> None:  # fmt: skip
         topic = self.topics.get(number)
         if topic is not None and not topic.is_wanted:
@@ -287,7 +287,12 @@ class Receiver:
         return self.is_awaiting_grant or self.base < frame
 
     def _hold(
-        self, frame: int, number: int, first: int, payloads: list[bytes], published_ns: list[int]
+        self,
+        frame: int,
+        number: int,
+        first: int,
+        payloads: list[bytes],
+        published_ns: Sequence[int],
     ) -> None:
         run = frame, first, payloads, published_ns
         self.held_bytes += _held_bytes([run])

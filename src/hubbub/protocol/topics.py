@@ -6,13 +6,14 @@ still missing. A run that comes early waits. It stops waiting when what it waits
 come: because every frame before its own is settled. No timer decides order.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 
-Waiting = tuple[int, list[bytes], list[int]]
+Waiting = tuple[int, list[bytes], Sequence[int]]
 
 
 class OutgoingTopic:
@@ -132,7 +133,7 @@ class IncomingTopic:
         frame: int,
         first: int,
         payloads: list[bytes],
-        published_ns: list[int],
+        published_ns: Sequence[int],
         received_ns: int,
         out: list[Delivery],
     ) -> None:

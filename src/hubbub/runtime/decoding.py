@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hubbub.message import Message
-from hubbub.runtime.inbox import Inbox, new_message
+from hubbub.runtime.inbox import Inbox
 from hubbub.runtime.tally import Tally
 
 
@@ -32,7 +33,7 @@ class DecodingInbox:
             except Exception as error:
                 self._reject(message, error)
             else:
-                return new_message((message.subject, value, *message[2:]))
+                return replace(message, payload=value)
         return None
 
     def _reject(self, message: Message, error: Exception) -> None:

@@ -104,19 +104,24 @@ class Driver:
     def deadline(self) -> int | None:
         """Say when `advance` is to be called; a lock is not worth an exact answer."""
         now = time.monotonic_ns()
-        left_until_ns = self._published_ns + PUBLISHER_SENDS + 1
-        if left_until_ns <= now and self._has_ready():
+        if not self._is_published_on(now) and self._has_ready():
             return 0
-        armed_ns = min(self.core.due_ns, self._poll_ns)
-        held_ns = self.core.deadline()
-        for deadline_ns in (held_ns and max(held_ns, left_until_ns), self.link.deadline()):
-            if deadline_ns is not None and deadline_ns < armed_ns:
-                armed_ns = deadline_ns
+        armed_ns = min(self._due_ns(), self._poll_ns)
+        injected_ns = self.link.deadline()
+        if injected_ns is not None and injected_ns < armed_ns:
+            armed_ns = injected_ns
         if self._stuck is not None:
             # What is due may be due only to be sent; `writable` comes when that is possible.
             armed_ns = max(armed_ns, now + MS)
         self._armed_ns = armed_ns
         return armed_ns
+
+    def _due_ns(self) -> int:
+        """Say when the core has something to do that is not left to who publishes."""
+        due_ns, held_ns = self.core.due_ns, self.core.outgoing.hold_deadline()
+        if held_ns is None:
+            return due_ns
+        return min(due_ns, max(held_ns, self._published_ns + PUBLISHER_SENDS + 1))
 
     def starved(self, late_ms: float) -> None:
         """Report that this thread was kept from running."""
@@ -331,10 +336,9 @@ class Driver:
         return False
 
     def _rearm(self) -> None:
-        deadline = self.core.deadline()
-        armed = self._armed_ns
-        if deadline is not None and (armed is None or deadline < armed):
-            self._armed_ns = deadline
+        due_ns, armed_ns = self._due_ns(), self._armed_ns
+        if armed_ns is None or due_ns < armed_ns:
+            self._armed_ns = due_ns
             self.loop.wake()
 
 

@@ -3,9 +3,9 @@
 A DATA body is tables first, payloads last, so that one `struct.pack` and one `join` make it, and
 one `unpack_from` a table takes it apart, whatever the number of messages:
 
-    u16 runs, u16 bytes of declarations, u32 messages, u64 base of the publish times in ns
+    u16 runs, u16 bytes of declarations, u32 messages
     declarations (msgpack), runs x {u32 topic, u64 first sequence, u32 count}
-    messages x u32 length, messages x u32 publish time - base, payloads, padding
+    messages x u32 length, messages x u64 publish time in ns, payloads, padding
 
 Padding lets frames of one offloaded burst have the same size. A body without messages only
 declares. A SEGMENT body is {u32 topic, u64 sequence, u64 publish time, u64 total, u64 offset, u32
@@ -20,14 +20,14 @@ from typing import Final, NamedTuple
 
 from hubbub.limits import MESSAGE_BYTES_MAX, SEGMENT_STRIDE_MIN, SEQUENCE_MAX
 
-_HEAD: Final = Struct("!HHIQ")
+_HEAD: Final = Struct("!HHI")
 _RUN: Final = Struct("!IQI")
 _SEGMENT: Final = Struct("!IQQQQI")
-_SINGLE: Final = Struct("!HHIQIQIII")
+_SINGLE: Final = Struct("!HHIIQIIQ")
 HEAD_BYTES: Final = _HEAD.size
 RUN_BYTES: Final = _RUN.size
 SEGMENT_HEAD_BYTES: Final = _SEGMENT.size
-TABLE_BYTES_PER_MESSAGE: Final = 8
+TABLE_BYTES_PER_MESSAGE: Final = 12
 _SLICED_AT_ONCE: Final = 32
 
 Run = tuple[int, int, int]
@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
     runs: list[Run]
     payloads: list[bytes]
-    published_ns: list[int]
+    published_ns: tuple[int, ...]
     declarations: bytes
 
 
@@ -60,18 +60,17 @@ def encode(
     published_ns: Sequence[int],
     declarations: bytes = b"",
 ) -> bytes:
-    """Make the body of a DATA frame; publish times must lie within 2**32 ns of each other."""
+    """Make the body of a DATA frame."""
     count = len(payloads)
-    base = min(published_ns, default=0)
     if count == 1 and not declarations:
-        return encode_single(runs[0][0], runs[0][1], payloads[0], base)
-    tables = pack(f"!{count}I{count}I", *map(len, payloads), *map((-base).__add__, published_ns))
+        return encode_single(runs[0][0], runs[0][1], payloads[0], published_ns[0])
     return b"".join(
         (
-            _HEAD.pack(len(runs), len(declarations), count, base),
+            _HEAD.pack(len(runs), len(declarations), count),
             declarations,
             *[_RUN.pack(*run) for run in runs],
-            tables,
+            pack(f"!{count}I", *map(len, payloads)),
+            pack(f"!{count}Q", *published_ns),
             *payloads,
         )
     )
@@ -79,14 +78,14 @@ def encode(
 
 def encode_single(topic: int, sequence: int, payload: bytes, published_ns: int) -> bytes:
     """Make the body of a DATA frame that holds one message."""
-    return _SINGLE.pack(1, 0, 1, published_ns, topic, sequence, 1, len(payload), 0) + payload
+    return _SINGLE.pack(1, 0, 1, topic, sequence, 1, len(payload), published_ns) + payload
 
 
 def decode(buffer: bytes, start: int, end: int) -> Batch | None:
     """Take the body of a DATA frame apart; None if its counts and lengths do not add up."""
     if end - start < HEAD_BYTES:
         return None
-    run_count, declared, count, base = _HEAD.unpack_from(buffer, start)
+    run_count, declared, count = _HEAD.unpack_from(buffer, start)
     if count == 1 and run_count == 1 and not declared:
         return _decode_single(buffer, start, end)
     at = start + HEAD_BYTES
@@ -99,11 +98,11 @@ def decode(buffer: bytes, start: int, end: int) -> Batch | None:
     runs = [_RUN.unpack_from(buffer, place) for place in range(at, runs_end, RUN_BYTES)]
     if not _adds_up(runs, count):
         return None
-    table = unpack_from(f"!{2 * count}I", buffer, runs_end)
-    payloads = _slice(buffer, table[:count], data, end)
+    payloads = _slice(buffer, unpack_from(f"!{count}I", buffer, runs_end), data, end)
     if payloads is None:
         return None
-    return Batch(runs, payloads, list(map(base.__add__, table[count:])), declarations)
+    published_ns = unpack_from(f"!{count}Q", buffer, runs_end + 4 * count)
+    return Batch(runs, payloads, published_ns, declarations)
 
 
 def _slice(buffer: bytes, lengths: tuple[int, ...], data: int, end: int) -> list[bytes] | None:
@@ -138,10 +137,10 @@ def _decode_single(buffer: bytes, start: int, end: int) -> Batch | None:
     data = start + _SINGLE.size
     if data > end:
         return None
-    _, _, _, base, topic, first, count, size, delta = _SINGLE.unpack_from(buffer, start)
+    _, _, _, topic, first, count, size, published_ns = _SINGLE.unpack_from(buffer, start)
     if count != 1 or first >= SEQUENCE_MAX or data + size > end:
         return None
-    return Batch([(topic, first, 1)], [buffer[data : data + size]], [base + delta], b"")
+    return Batch([(topic, first, 1)], [buffer[data : data + size]], (published_ns,), b"")
 
 
 def _adds_up(runs: list[Run], count: int) -> bool:
@@ -155,7 +154,7 @@ def _adds_up(runs: list[Run], count: int) -> bool:
 
 def read_runs(body: bytes) -> bytes:
     """Return the run table of an encoded DATA body: what outlives its payloads in the cache."""
-    run_count, declared, _, _ = _HEAD.unpack_from(body)
+    run_count, declared, _ = _HEAD.unpack_from(body)
     at = HEAD_BYTES + declared
     return body[at : at + run_count * RUN_BYTES]
 

@@ -16,12 +16,12 @@ def decode(body: bytes) -> batch.Batch | None:
 
 def test_batch_comes_back_as_it_was() -> None:
     assert decode(BODY) == (
-        [(16, 7, 2), (17, 1, 1)], [b"ab", b"", b"xyz"], [100, 105, 101], b"decl",
+        [(16, 7, 2), (17, 1, 1)], [b"ab", b"", b"xyz"], (100, 105, 101), b"decl",
     )  # fmt: skip
 
 
 def test_body_without_messages_only_declares() -> None:
-    assert decode(batch.encode([], [], [], b"decl")) == ([], [], [], b"decl")
+    assert decode(batch.encode([], [], [], b"decl")) == ([], [], (), b"decl")
 
 
 def test_padding_behind_the_payloads_is_ignored() -> None:
@@ -46,10 +46,10 @@ def test_run_table_outlives_the_payloads() -> None:
         (2, pack("!H", 0xFFFF)),  # declarations beyond the end
         (4, pack("!I", 2)),  # a message fewer than the runs say
         (4, pack("!I", 0xFFFF_FFFF)),
-        (32, pack("!I", 0)),  # a run of no messages
-        (32, pack("!I", 0xFFFF_FFFF)),
-        (24, pack("!Q", SEQUENCE_MAX - 1)),  # a run past the last sequence
-        (52, pack("!I", 0xFFFF_FFFF)),  # a length beyond the end
+        (24, pack("!I", 0)),  # a run of no messages
+        (24, pack("!I", 0xFFFF_FFFF)),
+        (16, pack("!Q", SEQUENCE_MAX - 1)),  # a run past the last sequence
+        (44, pack("!I", 0xFFFF_FFFF)),  # a length beyond the end
     ],
 )
 def test_lying_counts_and_lengths_are_refused(offset: int, lie: bytes) -> None:
@@ -60,9 +60,9 @@ def test_lying_counts_and_lengths_are_refused(offset: int, lie: bytes) -> None:
 
 def test_run_of_no_messages_is_refused_even_if_the_counts_add_up() -> None:
     body = bytearray(BODY)
-    pack_into("!I", body, 32, 3)
+    pack_into("!I", body, 24, 3)
     assert decode(bytes(body)) is None
-    pack_into("!I", body, 48, 0)
+    pack_into("!I", body, 40, 0)
     assert decode(bytes(body)) is None
 
 
