@@ -221,12 +221,17 @@ class Framer:
         return 8 + sum(len(t.subject.encode()) + len(t.schema_name.encode()) + 48 for t in topics)
 
     def _watch_rate(self, now: int, count: int, size_bytes: int) -> None:
-        self.messages += count
         mean_bytes = size_bytes // count
         self._bound_backlog(mean_bytes)
         if self.is_busy:
+            self.messages += count
             self.hold_until_ns = now + self.holdback_ns
-            return
+        else:
+            self._count(now, count, mean_bytes)
+
+    def _count(self, now: int, count: int, mean_bytes: int) -> None:
+        """Count messages of a quiet stream, which may make it a busy one."""
+        self.messages += count
         if now - self._window_start_ns > BUSY_WINDOW:
             self._window_start_ns = now
             self._window_messages = 0
@@ -243,8 +248,8 @@ class Framer:
         self.free_cells = min(self.free_cells, self.backlog_cells)
 
     def count_single(self, now: int, size_bytes: int) -> None:
-        """Count a message that was framed elsewhere."""
-        self._watch_rate(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
+        """Count a message of a quiet stream that was framed elsewhere."""
+        self._count(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
         if self.is_busy:
             self.free_cells = CELLS * (self.batch_count - 1)
 
