@@ -214,6 +214,7 @@ class Node:
                 on_event, channel=where, owner=subscription
             )
         self._subscriptions[subscription] = []
+        self._loop.subscriptions.add(subscription)
         for each in patterns:
             subscription.add(each, context)
         return subscription
@@ -254,6 +255,7 @@ class Node:
 
     def _forget(self, subscription: Subscription) -> None:
         self._subscriptions.pop(subscription, None)
+        self._loop.subscriptions.discard(subscription)
         self._deafen.pop(subscription, _nothing)()
 
     # Events.
@@ -294,6 +296,7 @@ class Node:
             connection.close_at(deadline)
         for subscription in list(self._subscriptions):
             subscription.close_from_node("the node is closed")
+        self._loop.subscriptions.difference_update(self._subscriptions)
         self._subscriptions.clear()
         if self._loop.is_loop_thread():
             # An inline callback closes the node: the channels end after it has returned.
@@ -364,6 +367,9 @@ class Node:
 
     def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self._loop.call_at(deadline_ns, function)
+
+    def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
+        return self._loop.lead_until(is_ready, deadline_ns)
 
     def _refuse_closed(self) -> None:
         if self._closed_reason is not None:

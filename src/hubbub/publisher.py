@@ -105,6 +105,7 @@ class Publisher:
         driver, framer = self._driver, self._framer
         if len(self._cells) >= framer.backlog_cells or framer.large_bytes > framer.backlog_bytes:
             driver.publishing_paused()
+            driver.loop.need()
             while not driver.has_room(framer):
                 await driver.changes.wait_async(lambda: driver.has_room(framer))
         return self.publish(payload)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, Self
 
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import CallbackFailed, Event, PayloadRejected, SlowConsumer
-from hubbub.limits import ASYNC_TURN_MESSAGES, DROP_REPORT, QUEUE_MESSAGES
+from hubbub.limits import ASYNC_TURN_MESSAGES, DROP_REPORT, QUEUE_MESSAGES, SECOND
 from hubbub.message import Message
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.callbacks import Callback, CallbackRunner
@@ -44,6 +44,8 @@ class Host(Protocol):
     def _emit(self, event: Event, subscription: "Subscription") -> None: ...
 
     def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None: ...
+
+    def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +209,16 @@ class Subscription:
 
         A timeout of 0 only looks. Once closed, what is queued comes first, then `ClosedError`.
         """
-        deadline_s = None if timeout is None else time.monotonic() + timeout
+        deadline_ns = remaining_s = None
+        if timeout is not None:
+            deadline_ns = time.monotonic_ns() + int(min(timeout, threading.TIMEOUT_MAX) * SECOND)
         while (message := self._take_or_refuse()) is None:
-            remaining_s = None
-            if deadline_s is not None:
-                remaining_s = min(deadline_s - time.monotonic(), threading.TIMEOUT_MAX)
+            if deadline_ns is not None:
+                remaining_s = (deadline_ns - time.monotonic_ns()) / SECOND
                 if remaining_s <= 0:
                     return None
-            self._waiters.wait(self._is_ready, remaining_s)
+            if not self._node._lead_until(self._is_ready, deadline_ns):
+                self._waiters.wait(self._is_ready, remaining_s)
         return message
 
     async def receive_async(self) -> Message:

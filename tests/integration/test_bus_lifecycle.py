@@ -171,7 +171,8 @@ def test_closing_ends_the_wait_of_other_threads() -> None:
     threads = [threading.Thread(target=wait) for wait in waits]
     for thread in threads:
         thread.start()
-    wait_until(lambda: publisher._driver.changes.waiting and subscription._waiters.waiting)
+    lead = node._loop._thread._lead  # type: ignore[union-attr]
+    wait_until(lambda: publisher._driver.changes.waiting and lead.is_wanted)
     node.close()
     for thread in threads:
         thread.join(10)

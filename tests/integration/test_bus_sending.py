@@ -240,15 +240,15 @@ def test_loss_that_outlasts_the_cache_is_reported_at_once_and_the_stream_goes_on
 def lose_everything_for(node: Node, seconds: float, publisher: Any) -> None:
     """Cut a node off while a publisher goes on."""
     link = node.channels[0].driver.link
-    whole = link.receive
+    whole, look = link.receive, link.look
 
     def receive() -> Any:
         whole()
         return []
 
-    link.receive = receive  # type: ignore[method-assign]
+    link.receive = link.look = receive  # type: ignore[method-assign]
     end_s = time.monotonic() + seconds
     publish_until(publisher, lambda: time.monotonic() > end_s)
     for _ in range(100):
         publisher.publish(bytes(1000))
-    link.receive = whole  # type: ignore[method-assign]
+    link.receive, link.look = whole, look  # type: ignore[method-assign]

@@ -51,6 +51,12 @@ class Probe:
         self.happened.set()
         self.on_readable()
 
+    def look(self, now: int) -> bool:
+        if not select.select([self.inside], [], [], 0)[0]:
+            return False
+        self.readable(now)
+        return True
+
     def writable(self, now: int) -> None:
         self.on_writable()
         self.happened.set()

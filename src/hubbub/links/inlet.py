@@ -55,10 +55,13 @@ class Inlet:
             self._read(*self._latest, 1, received)
         if not received:
             self._read_all(received)
-        if self._faults is None:
-            return received
-        now = self._clock()
-        return [left for run in received for left in _received(self._faults.filter_run(now, run))]
+        return received if self._faults is None else self._left_by_faults(received)
+
+    def look(self) -> list[Received]:
+        """Read once where something came last; an empty list says nothing of other sockets."""
+        received: list[Received] = []
+        self._read(*self._latest, 1, received)
+        return received if self._faults is None else self._left_by_faults(received)
 
     def advance(self, now: int) -> list[Received]:
         """Take what injected faults held back until now."""
@@ -72,6 +75,11 @@ class Inlet:
         """Let go of sockets that may have been replaced."""
         self._routes.clear()
         self._single_reads = 0
+
+    def _left_by_faults(self, received: list[Received]) -> list[Received]:
+        assert self._faults is not None
+        now = self._clock()
+        return [left for run in received for left in _received(self._faults.filter_run(now, run))]
 
     def _read_all(self, received: list[Received]) -> None:
         is_quiet = True

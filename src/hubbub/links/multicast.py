@@ -121,6 +121,10 @@ class MulticastLink:
         """
         return self._inlet.receive()
 
+    def look(self) -> list[Received]:
+        """Take what has come where something came last, if anything has."""
+        return self._inlet.look()
+
     def deadline(self) -> int | None:
         """When `advance` has something to do: only injected faults hold frames back."""
         if self._faults_in is None and self._faults_out is None:

@@ -232,7 +232,9 @@ class Receiver:
         elif sequence > self.next:
             self.extend(now, sequence)
             self.next = sequence + 1
-        elif self.requester.found(sequence):
+        elif sequence in self.requester.missing:
+            self.requester.answered(now)
+            self.requester.found(sequence)
             self.repaired += 1
 
     def extend(self, now: int, next_sequence: int) -> None:

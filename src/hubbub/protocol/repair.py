@@ -81,6 +81,15 @@ class Requester:
             self.timer_ns = None
         return True
 
+    def answered(self, now: int) -> None:
+        """Hear the sender again: what was held off ever longer may be asked for soon."""
+        if self.unanswered > UNANSWERED_CYCLES:
+            self.unanswered = 0
+            latest_ns = now + self._holdoff_ns()
+            for missing in self.missing.values():
+                missing.due_ns = min(missing.due_ns, latest_ns)
+            self._arm(latest_ns + self._backoff_ns())
+
     def heard(self, now: int, ranges: list[Range]) -> None:
         """Hold off what another receiver has just asked for."""
         due = now + self._holdoff_ns()

@@ -14,6 +14,7 @@ from typing import Any
 from hubbub.errors import Backpressure, ClosedError
 from hubbub.events import Event, Starved
 from hubbub.limits import FLUSH_BURSTS_MAX, MS, PUBLISHER_SENDS, SECOND
+from hubbub.links.inlet import Received
 from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
@@ -65,7 +66,17 @@ class Driver:
 
     def readable(self, now: int) -> None:
         """Take in what has come."""
-        received = self.link.receive()
+        self._take_in(now, self.link.receive())
+
+    def look(self, now: int) -> bool:
+        """Take in what may have come; False: nothing had."""
+        received = self.link.look()
+        if not received:
+            return False
+        self._take_in(now, received)
+        return True
+
+    def _take_in(self, now: int, received: list[Received]) -> None:
         if self.journal.is_tracing_in:
             self.journal.trace_in(received)
         with self.lock:
@@ -211,6 +222,7 @@ class Driver:
             remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
             if remaining_s is not None and remaining_s <= 0:
                 return False
+            self.loop.need()
             self.changes.wait(is_ready, remaining_s)
         return True
 

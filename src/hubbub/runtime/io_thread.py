@@ -1,5 +1,8 @@
 """HOT. One life of the I/O thread: from the first attachment to the last.
 
+What is called a turn (wait, serve what is ready, serve what is due) is done by whoever leads
+(lead.py): this thread, or a reader in its own.
+
 Invariants:
 - No method of an attachment runs after it was detached and `wait_until_out` returned. The thread
   names the attachment it is about to call, then looks whether it is still attached; who detaches
@@ -17,10 +20,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hubbub.limits import SECOND
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.lateness import Lateness
+from hubbub.runtime.lead import Lead
 from hubbub.runtime.poller import WRITABLE, open_poller
-from hubbub.runtime.spin import Spin
+from hubbub.runtime.spin import Ready, Spin
 
 
 class Attachment(Protocol):
@@ -31,6 +36,9 @@ class Attachment(Protocol):
 
     def readable(self, now: int) -> None:
         """Read: at least one descriptor is readable or has failed."""
+
+    def look(self, now: int) -> bool:
+        """Read, though nobody said that there is something; False: there was nothing."""
 
     def writable(self, now: int) -> None:
         """Go on sending: a descriptor given to `watch_writable` takes data again."""
@@ -78,6 +86,10 @@ class IoThread:
         self._is_woken = False
         self._spin = Spin(self._poller, lambda: self._is_woken)
         self._is_ending = False
+        self._lead = Lead()
+        self._lateness = Lateness(time.monotonic_ns())
+        self._led_by: int | None = None
+        self._hot: Attachment | None = None  # Who had something to read last.
         self._serving: Attachment | None = None
         self._leavers: list[threading.Event] = []
         self._calls: deque[tuple[int, Callable[[], object]]] = deque()
@@ -140,6 +152,8 @@ class IoThread:
         if self._is_polling:
             with self._poller_lock:
                 self._poller.wake()
+        elif self._lead.is_vacant:
+            self._lead.need()
 
     def call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         """Run a function on this thread at the deadline."""
@@ -151,6 +165,7 @@ class IoThread:
         self._is_ending = True
         with self._poller_lock:
             self._poller.wake()
+        self._lead.end()
 
     def abandon(self) -> None:
         """Give the descriptors back where no thread runs: never started, or a forked child."""
@@ -162,36 +177,85 @@ class IoThread:
         self._thread.join(timeout_s)
 
     def is_current(self) -> bool:
-        """Tell whether the caller is this thread."""
-        return threading.get_ident() == self._thread.ident
+        """Tell whether the caller runs the loop just now."""
+        return self._lead.is_mine()
+
+    def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
+        """Run the loop in the caller's thread until something is so, or until the deadline.
+
+        False: another reader does, so this one has to wait to be woken.
+        """
+        lead = self._lead
+        if lead.is_mine() or not lead.ask():
+            return False
+        if not lead.is_free:
+            self.wake()
+        if not lead.borrow(_seconds_until(deadline_ns)):
+            return True
+        try:
+            self._begin()
+            while not (is_ready() or self._is_ending or _is_past(deadline_ns)):
+                self._turn(deadline_ns)
+        finally:
+            lead.give_back()
+        return True
+
+    def need(self) -> None:
+        """See to it that somebody runs the loop: the caller is about to wait for what it does."""
+        if self._lead.is_vacant:
+            self._lead.need()
 
     def _run(self) -> None:
-        lateness = Lateness(time.monotonic_ns())
-        deadline: int | None = None
+        lead = self._lead
         while not self._is_ending:
-            now, ready = self._wait(lateness, deadline)
-            late_ms = lateness.observe(now)
-            if late_ms is not None:
-                self._tell_starved(lateness, late_ms)
-            for fileno, mask in ready:
-                self._serve_ready(fileno, mask, now)
-            deadline = self._serve_due(now)
+            lead.take()
+            self._begin()
+            while not (self._is_ending or lead.is_wanted):
+                self._turn(None)
+            lead.give()
+            lead.stand_aside()
+        lead.take()
         self._run_calls(time.monotonic_ns())
         with self._poller_lock:
             self._poller.close()
+        lead.give()
 
-    def _wait(self, lateness: Lateness, deadline: int | None) -> tuple[int, list[tuple[int, int]]]:
+    def _begin(self) -> None:
+        """Note that this thread leads from now on."""
+        ident = threading.get_ident()
+        if self._led_by != ident:
+            self._led_by = ident
+            self._lateness.changed_threads(time.monotonic_ns())
+
+    def _turn(self, limit_ns: int | None) -> None:
+        """Serve what is due, wait, at most until the limit, and serve what is ready then.
+
+        In this order, because a reader leaves the lead once it has its message: what is due can
+        wait until it is back, the message cannot.
+        """
+        deadline = self._serve_due(time.monotonic_ns())
+        if limit_ns is not None and (deadline is None or limit_ns < deadline):
+            deadline = limit_ns
+        now, ready = self._wait(deadline)
+        late_ms = self._lateness.observe(now)
+        if late_ms is not None:
+            self._tell_starved(late_ms)
+        for fileno, mask in ready:
+            self._serve_ready(fileno, mask, now)
+
+    def _wait(self, deadline: int | None) -> tuple[int, Ready]:
         """Wait until something is ready or due; return the time and what is ready."""
         self._is_polling = True
         before = time.monotonic_ns()
-        due = lateness.expect(deadline, before)
+        due = self._lateness.expect(deadline, before)
         if due > before and not self._is_woken:
-            ready = self._spin.look(before, due)
-            if not ready:
+            ready = self._spin.look(before, due, self._look)
+            if not ready and not self._spin.has_served:
                 # A look may have taken the timer's only sign that the deadline has come.
                 is_early = not self._is_woken and time.monotonic_ns() < due
                 ready = self._poller.poll(due, is_waiting=is_early)
-            self._spin.waited(time.monotonic_ns() - before, is_ready=bool(ready))
+            is_ready = self._spin.has_served or bool(ready)
+            self._spin.waited(time.monotonic_ns() - before, is_ready=is_ready)
         else:
             ready = self._poller.poll(due, is_waiting=False)
         self._is_polling = False
@@ -202,10 +266,26 @@ class IoThread:
             counters.wakeups += 1
         return time.monotonic_ns(), ready
 
-    def _tell_starved(self, lateness: Lateness, late_ms: float) -> None:
+    def _look(self, now: int) -> bool:
+        """Let who had something to read last look for more; True: there was something."""
+        hot = self._hot
+        is_served = False
+        self._serving = hot
+        try:
+            if hot in self.attachments:
+                is_served = hot.look(now)
+        except BaseException as error:
+            self._failures.report("look", error)
+        self._serving = None
+        if self._leavers:
+            self._release_leavers()
+        return is_served
+
+    def _tell_starved(self, late_ms: float) -> None:
         """Tell every attachment that the thread was kept from running."""
         self._counters.starved += 1
-        self._counters.late_ns_max = max(self._counters.late_ns_max, lateness.late_ns_max)
+        late_ns_max = max(self._counters.late_ns_max, self._lateness.late_ns_max)
+        self._counters.late_ns_max = late_ns_max
         for attachment in self.attachments:
             self._serve(attachment, attachment.starved, late_ms)
 
@@ -217,6 +297,7 @@ class IoThread:
         if mask & WRITABLE:
             self._serve(owner, owner.writable, now)
         if mask & ~WRITABLE:  # Errors and hang-ups, too, are found by reading.
+            self._hot = owner
             self._serve(owner, owner.readable, now)
 
     def _serve_due(self, now: int) -> int | None:
@@ -271,3 +352,14 @@ class IoThread:
         while timers and timers[0][0] <= now:
             self._failures.guard(heapq.heappop(timers)[2])
         return timers[0][0] if timers else None
+
+
+def _seconds_until(deadline_ns: int | None) -> float:
+    """Return what is left until a deadline as locks want it: -1 means for ever."""
+    if deadline_ns is None:
+        return -1
+    return min(max(deadline_ns - time.monotonic_ns(), 0) / SECOND, threading.TIMEOUT_MAX)
+
+
+def _is_past(deadline_ns: int | None) -> bool:
+    return deadline_ns is not None and time.monotonic_ns() >= deadline_ns

@@ -37,6 +37,12 @@ class Lateness:
         self._quiet_until_ns = 0
         self._unreported_ns = 0
 
+    def changed_threads(self, now: int) -> None:
+        """Measure another thread from now on."""
+        self._observed_ns = self._read_ns = now
+        self._own_work_ns = 0
+        self._worked_ns = self._thread_clock_ns()
+
     def expect(self, deadline_ns: int | None, now: int) -> int:
         """Note, before a wait, when the thread is to run next, and return it."""
         due = self._tick_ns

@@ -47,6 +47,7 @@ class Loop:
         self._switch_interval = SwitchInterval()
         self._counters = Counters()
         self._failures = Failures()
+        self.subscriptions: set[object] = set()  # Open ones, of all nodes.
 
     def attach(
         self,
@@ -108,8 +109,27 @@ class Loop:
         if thread is not None:
             thread.wake()
 
+    def need(self) -> None:
+        """See to it that somebody runs the loop: the caller is about to wait for what it does."""
+        thread = self._thread
+        if thread is not None:
+            thread.need()
+
+    def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
+        """Run the loop in the caller's thread until something is so, or until the deadline.
+
+        For a reader that would only wait for the I/O thread, where nobody else does: between two
+        calls nobody runs the loop for a millisecond. False: this reader has to wait to be woken.
+        """
+        thread = self._thread
+        return (
+            thread is not None
+            and len(self.subscriptions) == 1
+            and thread.lead_until(is_ready, deadline_ns)
+        )
+
     def is_loop_thread(self) -> bool:
-        """Tell whether the caller runs on the I/O thread."""
+        """Tell whether the caller runs the loop just now: a callback on the I/O thread."""
         thread = self._thread
         return thread is not None and thread.is_current()
 

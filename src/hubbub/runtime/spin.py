@@ -18,32 +18,43 @@ _SHORT_SPINS: Final = 4  # A wait of so many spins may become one: who sleeps an
 _REST_WAITS_MAX: Final = 64
 
 
+Ready = list[tuple[int, int]]
+
+
 class Spin:
     """Decide whether to look, and look."""
 
     def __init__(self, poller: Poller, is_woken: Callable[[], bool]) -> None:
         self.spin_ns = 0
+        self.has_served = False  # The last look ended because the attachment found something.
         self._poller = poller
         self._is_woken = is_woken
         self._is_worth_it = False
         self._rest = 0  # So many waits begin without a look,
         self._next_rest = 1  # and so many after the next look in vain.
 
-    def look(self, now: int, due_ns: int) -> list[tuple[int, int]]:
-        """Look for a while if it may be worth it; return what is ready."""
+    def look(self, now: int, due_ns: int, serve: Callable[[int], bool]) -> Ready:
+        """Look for a while if it may be worth it; return what is ready.
+
+        First `serve` may read where something came last: nearly always that is it, and 5 us are
+        saved on the way there.
+        """
+        self.has_served = False
         if not self._is_worth_it:
             return []
         until = min(now + self.spin_ns, due_ns)
-        ready: list[tuple[int, int]] = []
-        while now < until and not ready and not self._is_woken():
-            ready = self._poller.poll(None, is_waiting=False)
-            now = time.monotonic_ns()
-        if ready:
-            self._next_rest = 1
-        else:
+        poll, is_woken, clock_ns = self._poller.poll, self._is_woken, time.monotonic_ns
+        ready: Ready = []
+        while now < until and not ready and not is_woken():
+            ready = poll(None, is_waiting=False)
+            now = clock_ns()
+        if not ready:
             self._rest = self._next_rest
             self._next_rest = min(2 * self._next_rest, _REST_WAITS_MAX)
-        return ready
+            return ready
+        self._next_rest = 1
+        self.has_served = serve(now)
+        return [] if self.has_served else ready
 
     def waited(self, duration_ns: int, *, is_ready: bool) -> None:
         """Learn how long a wait took, and whether it ended because something came."""

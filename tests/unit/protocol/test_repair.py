@@ -10,6 +10,7 @@ import pytest
 from hubbub.limits import (
     BACKOFF_FACTOR,
     GRTT_FLOOR,
+    GRTT_START,
     HOLDOFF_CEILING,
     MISSING_FRAMES_MAX,
     MS,
@@ -91,6 +92,18 @@ def test_an_answer_ends_the_doubling() -> None:
         fire(requester)
     requester.found(5)
     assert requester.unanswered == 0
+
+
+def test_after_an_answer_what_was_held_off_for_long_is_asked_for_soon() -> None:
+    requester = make()
+    requester.miss(0, 5, 7)
+    for _ in range(12):
+        now, _ = fire(requester)
+    assert requester.missing[6].due_ns - now > 10 * GRTT_FLOOR
+    requester.answered(now)
+    requester.found(5)
+    later, frames = fire(requester)
+    assert frames == [6] and later - now <= 2 * GRTT_START + TOLERANCE
 
 
 def test_hearing_another_ask_holds_off_exactly_what_it_names() -> None:

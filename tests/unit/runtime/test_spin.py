@@ -27,13 +27,17 @@ def make(*, is_woken: bool = False) -> tuple[Spin, FakePoller]:
 FAR = 1 << 62
 
 
+def nothing(now: int) -> bool:
+    return False
+
+
 def test_nothing_is_looked_for_before_a_short_wait() -> None:
     spin, poller = make()
-    assert spin.look(0, FAR) == [] and poller.looks == 0
+    assert spin.look(0, FAR, nothing) == [] and poller.looks == 0
     spin.waited(SECOND, is_ready=True)
-    assert spin.look(0, FAR) == [] and poller.looks == 0
+    assert spin.look(0, FAR, nothing) == [] and poller.looks == 0
     spin.waited(50 * US, is_ready=False)  # A timer, not a frame.
-    assert spin.look(0, FAR) == [] and poller.looks == 0
+    assert spin.look(0, FAR, nothing) == [] and poller.looks == 0
 
 
 def test_after_a_short_wait_it_looks_until_something_is_there() -> None:
@@ -42,17 +46,17 @@ def test_after_a_short_wait_it_looks_until_something_is_there() -> None:
     poller.ready_at = 3
     # A start far in the future of the monotonic clock would end at the first look; begin at 0.
     spin.spin_ns = FAR
-    assert spin.look(0, FAR) == [(7, 1)]
+    assert spin.look(0, FAR, nothing) == [(7, 1)]
     assert poller.looks == 3
 
 
 def test_it_does_not_look_beyond_a_deadline_or_a_wake_up() -> None:
     spin, poller = make()
     spin.waited(50 * US, is_ready=True)
-    assert spin.look(1000, 1000) == [] and poller.looks == 0
+    assert spin.look(1000, 1000, nothing) == [] and poller.looks == 0
     spin, poller = make(is_woken=True)
     spin.waited(50 * US, is_ready=True)
-    assert spin.look(0, FAR) == [] and poller.looks == 0
+    assert spin.look(0, FAR, nothing) == [] and poller.looks == 0
 
 
 def test_looks_in_vain_become_ever_rarer_and_a_find_forgives_them() -> None:
@@ -61,16 +65,25 @@ def test_looks_in_vain_become_ever_rarer_and_a_find_forgives_them() -> None:
     for _ in range(200):
         spin.waited(50 * US, is_ready=True)
         before = poller.looks
-        spin.look(0, 1)  # Ends after one look: the clock is past 1 ns.
+        spin.look(0, 1, nothing)  # Ends after one look: the clock is past 1 ns.
         looked.append(poller.looks > before)
     assert sum(looked) <= 9
     for _ in range(100):
         spin.waited(50 * US, is_ready=True)
     poller.ready_at = poller.looks + 1
-    assert spin.look(0, 1)
+    assert spin.look(0, 1, nothing)
     spin.waited(50 * US, is_ready=True)
-    assert spin.look(0, 1) == []
+    assert spin.look(0, 1, nothing) == []
     spin.waited(50 * US, is_ready=True)
     spin.waited(50 * US, is_ready=True)
     poller.ready_at = poller.looks + 1
-    assert spin.look(0, 1)
+    assert spin.look(0, 1, nothing)
+
+
+def test_who_had_something_last_is_served_at_once() -> None:
+    spin, poller = make()
+    spin.waited(50 * US, is_ready=True)
+    poller.ready_at = 1
+    assert spin.look(0, 1, lambda now: now > 0) == [] and spin.has_served
+    poller.ready_at = 2
+    assert spin.look(0, 1, nothing) == [(7, 1)] and not spin.has_served

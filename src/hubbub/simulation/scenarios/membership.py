@@ -1,7 +1,7 @@
 """Nodes come, go, die, return and are cut off from each other."""
 
 from hubbub.events import PeerJoined, PeerLeft
-from hubbub.limits import MS, SECOND, US
+from hubbub.limits import CACHE_AGE, MS, SECOND, US
 from hubbub.protocol.settings import Settings
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.scenarios.registry import chatter, gather, scenario, start
@@ -9,6 +9,9 @@ from hubbub.simulation.stage import Stage
 
 _JOIN_NS = 100 * MS
 _RETURN_NS = 4 * SECOND  # A heartbeat comes each second, then there are repairs.
+# One split may follow another before the two sides have met: then both count as one.
+_SPLIT_MS_MAX = 50_000
+assert _SPLIT_MS_MAX * MS + 2 * _RETURN_NS < CACHE_AGE
 
 
 def _split(
@@ -49,9 +52,12 @@ def partition_short(stage: Stage) -> None:
     """Split the network once to three times for 0.1-30 s, within the repair window: no gap."""
     random = stage.random
     publishing, subscribing = _talk_for_long(stage, stage.host())
+    left_ms = _SPLIT_MS_MAX
     for _ in range(random.randint(1, 3)):
         stage.world.run_for(random.randint(50, 500) * MS)
         time_ms = random.choice([random.randint(100, 4000), random.randint(100, 30_000)])
+        time_ms = min(time_ms, left_ms)
+        left_ms -= time_ms
         stage.world.after(random.randrange(1000) * MS, _begin_topic, stage, publishing[0])
         _split(stage, publishing, subscribing, time_ms * MS)
     stage.play()

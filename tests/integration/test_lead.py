@@ -1,0 +1,194 @@
+"""A reader that runs the loop itself: what it sees, who takes over, and how it ends."""
+
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hubbub.limits import SECOND
+from hubbub.runtime.loop import Loop
+from tests.integration.test_loop import PATIENCE_S, Probe
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop with one subscription, so that its reader may lead."""
+    loop = Loop()
+    loop.subscriptions.add("the only one")
+    yield loop
+    loop.close_at_exit()
+    assert loop.statistics().attachments == 0
+
+
+@pytest.fixture
+def probe(loop: Loop) -> Iterator[Probe]:
+    probe = Probe()
+    loop.attach(probe)
+    yield probe
+    loop.detach(probe)
+    probe.close()
+
+
+def deadline(seconds: float = PATIENCE_S) -> int:
+    return time.monotonic_ns() + int(seconds * SECOND)
+
+
+def send_soon(outside: socket.socket, data: bytes, seconds: float = 0.05) -> threading.Timer:
+    timer = threading.Timer(seconds, outside.send, (data,))
+    timer.start()
+    return timer
+
+
+def test_a_reader_serves_what_comes_in_its_own_thread(loop: Loop, probe: Probe) -> None:
+    served_by: list[tuple[int, bool]] = []
+    probe.on_readable = lambda: served_by.append((threading.get_ident(), loop.is_loop_thread()))
+    timer = send_soon(probe.outside, b"1")
+    assert loop.lead_until(lambda: bool(probe.received), deadline())
+    timer.join()
+    assert probe.received == [b"1"]
+    assert served_by == [(threading.get_ident(), True)]
+    assert not loop.is_loop_thread()
+
+
+def test_after_a_reader_has_gone_the_io_thread_serves(loop: Loop, probe: Probe) -> None:
+    assert loop.lead_until(lambda: True, None)
+    served_by: list[int] = []
+    probe.on_readable = lambda: served_by.append(threading.get_ident())
+    probe.outside.send(b"1")
+    probe.wait()
+    assert served_by != [threading.get_ident()]
+
+
+def test_a_reader_that_comes_back_at_once_keeps_the_lead(loop: Loop, probe: Probe) -> None:
+    served_by: list[int] = []
+    probe.on_readable = lambda: served_by.append(threading.get_ident())
+    for count in range(1, 201):
+        probe.outside.send(b"x")
+        assert loop.lead_until(lambda count=count: len(served_by) >= count, deadline())
+    # A busy machine may keep the reader away for a millisecond now and then.
+    assert served_by.count(threading.get_ident()) > 100
+
+
+def test_a_reader_returns_at_its_deadline(loop: Loop, probe: Probe) -> None:
+    before = time.monotonic()
+    assert loop.lead_until(lambda: False, deadline(0.05))
+    assert 0.05 <= time.monotonic() - before < PATIENCE_S
+
+
+def test_deadlines_are_met_while_a_reader_leads(loop: Loop, probe: Probe) -> None:
+    probe.deadline_ns = deadline(0.02)
+    assert loop.lead_until(lambda: bool(probe.advanced), deadline())
+    assert len(probe.advanced) == 1
+
+
+def test_what_another_thread_asks_for_is_done_by_the_reader_that_leads(
+    loop: Loop, probe: Probe
+) -> None:
+    called: list[int] = []
+    timer = threading.Timer(0.05, loop.call_soon, (lambda: called.append(threading.get_ident()),))
+    timer.start()
+    assert loop.lead_until(lambda: bool(called), deadline())
+    timer.join()
+    assert called == [threading.get_ident()]
+
+
+def test_who_needs_the_loop_does_not_wait_for_a_reader_that_is_away(
+    loop: Loop, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub.runtime.lead.LEAD_PATIENCE", 3600 * SECOND)
+    monkeypatch.setattr("hubbub.runtime.lead._PAUSE_MAX", 3600 * SECOND)
+    assert loop.lead_until(lambda: True, None)
+    called = threading.Event()
+    loop.call_soon(called.set)
+    assert called.wait(PATIENCE_S)
+    assert loop.lead_until(lambda: True, None)
+    loop.need()
+    probe.outside.send(b"1")
+    probe.wait()
+
+
+def test_a_second_reader_is_told_to_wait(loop: Loop, probe: Probe) -> None:
+    is_over = threading.Event()
+    results: list[bool] = []
+    first = threading.Thread(
+        target=lambda: results.append(loop.lead_until(is_over.is_set, deadline()))
+    )
+    entered = threading.Event()
+    loop.call_soon(entered.set)
+    assert entered.wait(PATIENCE_S)
+    first.start()
+    while loop.lead_until(lambda: True, None):
+        time.sleep(0.001)  # Until the first has asked.
+    is_over.set()
+    loop.wake()
+    first.join(PATIENCE_S)
+    assert results == [True]
+
+
+def test_nobody_leads_where_others_read_too(loop: Loop, probe: Probe) -> None:
+    loop.subscriptions.add("another")
+    assert not loop.lead_until(lambda: True, None)
+
+
+def test_a_callback_of_the_reader_that_leads_cannot_lead_again(loop: Loop, probe: Probe) -> None:
+    results: list[bool] = []
+    probe.on_readable = lambda: results.append(loop.lead_until(lambda: True, None))
+    probe.outside.send(b"1")
+    assert loop.lead_until(lambda: bool(results), deadline())
+    assert results == [False]
+
+
+def test_a_reader_that_leads_returns_when_the_last_attachment_leaves() -> None:
+    loop, probe = Loop(), Probe()
+    loop.subscriptions.add("the only one")
+    loop.attach(probe)
+    timer = threading.Timer(0.05, loop.detach, (probe,))
+    timer.start()
+    before = time.monotonic()
+    assert loop.lead_until(lambda: False, deadline())
+    assert time.monotonic() - before < PATIENCE_S
+    timer.join(PATIENCE_S)
+    assert not timer.is_alive()
+    probe.close()
+
+
+def test_an_exception_of_what_is_waited_for_gives_the_lead_back(loop: Loop, probe: Probe) -> None:
+    def fail() -> bool:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        loop.lead_until(fail, None)
+    probe.outside.send(b"1")
+    probe.wait()
+
+
+def test_ctrl_c_ends_a_reader_that_leads_and_the_node_still_closes() -> None:
+    program = textwrap.dedent(
+        """
+        import hubbub, time
+        node = hubbub.open("reader", interface="127.0.0.1", domain="test-ctrl-c")
+        subscription = node.subscribe("/a")
+        print("ready", flush=True)
+        try:
+            subscription.receive()
+        except KeyboardInterrupt:
+            before = time.monotonic()
+            node.close()
+            print("closed", time.monotonic() - before < 2, flush=True)
+        """
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)  # Until it leads.
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=PATIENCE_S)
+    assert (out, errors, process.returncode) == ("closed True\n", "", 0)
