@@ -136,9 +136,12 @@ class Framer:
                 self._is_large_next = False
                 return self._cut()
             self._is_large_next = True
+            end = CELLS * (self.batch_count + 1)
+            if self.behind and not (end := self._defer(end)):
+                continue
             if not self.cells[0].is_declared and (made := self._declare_alone()) is not None:
                 return made
-            columns = self._take(now)
+            columns = self._take(now, end)
             if columns is not None:
                 made = self._frame(columns, received_ns)
                 if made is not None:
@@ -158,12 +161,9 @@ class Framer:
         elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
 
-    def _take(self, now: int) -> Columns | None:
-        """Take what fills one frame from the pending messages; a large one is set aside."""
+    def _take(self, now: int, end: int) -> Columns | None:
+        """Take what fills one frame of these pending messages; a large one is set aside."""
         cells = self.cells
-        end = CELLS * (self.batch_count + 1)
-        if self.behind and not (end := self._defer(end)):
-            return None
         if len(cells[1]) > self.message_bytes_max:
             topic, payload, published_ns = cells[:CELLS]
             del cells[:CELLS]

@@ -222,6 +222,7 @@ class Sender:
         self.frames_sent += len(frames)
         buffers: list[bytes | memoryview] = []
         longest = max(body_bytes(body) for _, body, _ in frames)
+        assert longest <= self.framer.body_bytes_max
         for place, (sequence, body, frame_flags) in enumerate(frames, 1):
             packet = next(self.packet_numbers)
             if isinstance(body, bytes):

@@ -197,6 +197,15 @@ def test_what_waits_behind_a_large_message_is_bounded_by_the_backlog() -> None:
     assert framer.pending_count >= 988
 
 
+def test_topic_behind_what_follows_a_large_message_is_declared_alone_if_both_do_not_fit() -> None:
+    framer, topic, fresh = make_framer(), make_topic(), make_topic(17, "/b", is_declared=False)
+    publish(framer, topic, bytes(2 * framer.stride), b"follows")
+    publish(framer, fresh, bytes(framer.message_bytes_max))
+    frames = drain(framer)
+    assert all(size <= framer.body_bytes_max for _, _, size in frames)
+    assert sorted(held for kind, held, _ in frames if kind == "data") == [[], [(16, 2)], [(17, 1)]]
+
+
 def test_topic_of_a_large_message_is_declared_before_its_first_segment() -> None:
     framer, topic = make_framer(), make_topic(is_declared=False)
     publish(framer, topic, bytes(3000))
