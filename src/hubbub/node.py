@@ -215,6 +215,8 @@ class Node:
             )
         self._subscriptions[subscription] = []
         self._loop.subscriptions.add(subscription)
+        if callback is not None:
+            self._loop.callbacks.add(subscription)
         for each in patterns:
             subscription.add(each, context)
         return subscription
@@ -256,6 +258,7 @@ class Node:
     def _forget(self, subscription: Subscription) -> None:
         self._subscriptions.pop(subscription, None)
         self._loop.subscriptions.discard(subscription)
+        self._loop.callbacks.discard(subscription)
         self._deafen.pop(subscription, _nothing)()
 
     # Events.
@@ -297,6 +300,7 @@ class Node:
         for subscription in list(self._subscriptions):
             subscription.close_from_node("the node is closed")
         self._loop.subscriptions.difference_update(self._subscriptions)
+        self._loop.callbacks.difference_update(self._subscriptions)
         self._subscriptions.clear()
         if self._loop.is_loop_thread():
             # An inline callback closes the node: the channels end after it has returned.

@@ -172,12 +172,27 @@ def test_closing_ends_the_wait_of_other_threads() -> None:
     for thread in threads:
         thread.start()
     lead = node._loop._thread._lead  # type: ignore[union-attr]
-    wait_until(lambda: publisher._driver.changes.waiting and lead.is_wanted)
+    # One of them runs the loop, the other waits for it.
+    waiting = publisher._driver.changes, subscription._waiters
+    wait_until(lambda: lead.is_wanted and any(one.waiting for one in waiting))
     node.close()
     for thread in threads:
         thread.join(10)
     assert not any(thread.is_alive() for thread in threads)
     assert answers == [False]
+
+
+def test_closing_ends_a_wait_that_runs_the_loop_though_other_nodes_go_on() -> None:
+    place, answers = fresh_place(), []
+    with place.open("other"):
+        node = place.open("n")
+        publisher = node.publisher("/x")
+        wait = threading.Thread(target=lambda: answers.append(publisher.wait_for_subscribers(1)))
+        wait.start()
+        wait_until(lambda: node._loop._thread._lead.is_wanted)  # type: ignore[union-attr]
+        node.close()
+        wait.join(10)
+        assert not wait.is_alive() and answers == [False]
 
 
 def test_closed_publisher_refuses_and_its_twin_goes_on() -> None:

@@ -20,73 +20,10 @@ from hubbub.runtime import lateness
 from hubbub.runtime.loop import Loop, shared
 from hubbub.runtime.poller import READABLE, WRITABLE, EpollPoller, Poller, SelectorPoller
 from hubbub.runtime.timer import open_timer
-
-PATIENCE_S = 10.0
+from tests.integration.probe import PATIENCE_S, Probe
 
 # Since 3.12 Python warns of forking beside threads; that it is survived is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-
-
-class Probe:
-    """An attachment that notes what is called, and can be told to misbehave."""
-
-    def __init__(self) -> None:
-        self.inside, self.outside = socket.socketpair()
-        self.inside.setblocking(False)
-        self.received: list[bytes] = []
-        self.advanced: list[int] = []
-        self.late_ms: list[float] = []
-        self.deadline_ns: int | None = None
-        self.happened = threading.Event()
-        self.on_readable: Callable[[], object] = lambda: None
-        self.on_advance: Callable[[], object] = lambda: None
-        self.on_writable: Callable[[], object] = lambda: None
-        self.has_forked = False
-
-    def filenos(self) -> list[int]:
-        return [self.inside.fileno()]
-
-    def readable(self, now: int) -> None:
-        self.received.append(self.inside.recv(1000))
-        self.happened.set()
-        self.on_readable()
-
-    def look(self, now: int) -> bool:
-        if not select.select([self.inside], [], [], 0)[0]:
-            return False
-        self.readable(now)
-        return True
-
-    def writable(self, now: int) -> None:
-        self.on_writable()
-        self.happened.set()
-
-    def advance(self, now: int) -> None:
-        self.advanced.append(now)
-        self.deadline_ns = None
-        self.happened.set()
-        self.on_advance()
-
-    def deadline(self) -> int | None:
-        return self.deadline_ns
-
-    def starved(self, late_ms: float) -> None:
-        self.late_ms.append(late_ms)
-        self.happened.set()
-
-    def forked(self) -> None:
-        self.has_forked = True
-
-    def exiting(self) -> None:
-        self.close()
-
-    def wait(self) -> None:
-        assert self.happened.wait(PATIENCE_S)
-        self.happened.clear()
-
-    def close(self) -> None:
-        self.inside.close()
-        self.outside.close()
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ class Inlet:
     def _read_all(self, received: list[Received]) -> None:
         is_quiet = True
         for pair in self._pairs:
-            for opened in (pair.group, pair.unicast):
+            for opened in (pair.unicast, pair.group):  # Repairs and answers first.
                 count = self._read(pair, opened, READS_MAX, received)
                 if count:
                     self._latest = (pair, opened)

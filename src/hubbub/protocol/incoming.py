@@ -309,7 +309,7 @@ class Incoming:
         if self.is_suspended:
             receiver.requester.timer_ns = None
             return
-        frames = receiver.requester.due(now)
+        frames = receiver.requester.due(now, receiver.echo_ns)
         given_up = receiver.requester.given_up(
             now, settings.repair_rounds, int(settings.repair_time_ms * MS)
         )

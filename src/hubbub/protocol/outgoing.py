@@ -155,7 +155,7 @@ class Outgoing:
         """Queue the repairs a receiver asks for; say what it will not get."""
         sender = self.reliable
         self.endpoint.counters["naks_received"] += 1
-        skipped, gone = sender.request(now, peer.key, ranges, sender.repair_budget())
+        skipped, gone = sender.request(now, peer.key, peer.address, ranges, sender.repair_budget())
         if skipped:
             spans = list(control.to_ranges(skipped))[:_SKIP_RANGES_MAX]
             body = control.encode_skip(peer.key, spans)

@@ -8,7 +8,10 @@ them all:
   so that the first to ask silences the others); with one receiver a fixed reorder tolerance;
 - when the timer fires, one NAK names every frame that may be asked for, and holds them off for
   (K + 2) GRTT, doubled after five cycles without an answer;
-- hearing another's NAK holds off the frames it names, as if we had asked.
+- hearing another's NAK holds off the frames it names, as if we had asked;
+- a lone receiver asks again as soon as its sender has been silent for 2 ms, doubled each time: what
+  is not queued behind other frames and did not come is lost. A window that is full of frames behind
+  the missing one is such a silence, and would last as long as the hold-off.
 
 Why not a hold-off for the whole stream: frames lost while an earlier request is under way would
 wait for its end, and at high rates that wait, not the loss, would limit the goodput.
@@ -16,14 +19,18 @@ wait for its end, and at high rates that wait, not the loss, would limit the goo
 
 from math import exp, log
 from random import Random
+from typing import Final
 
 from hubbub.limits import (
     BACKOFF_FACTOR,
+    GRTT_FLOOR,
     GRTT_START,
     HOLDOFF_CEILING,
     UNANSWERED_CYCLES,
 )
 from hubbub.wire.control import Range
+
+_NEVER: Final = 1 << 62
 
 
 def draw_backoff_ns(random: Random, window_ns: int, receivers: int) -> int:
@@ -51,8 +58,8 @@ class Requester:
     """Decides when this receiver asks its sender for which frames."""
 
     __slots__ = (
-        "grtt_ns", "missing", "random", "receivers", "requests", "suppressed", "timer_ns",
-        "tolerance_ns", "unanswered",
+        "_ask_ns", "grtt_ns", "missing", "random", "receivers", "requests", "suppressed",
+        "timer_ns", "tolerance_ns", "unanswered",
     )  # fmt: skip
 
     def __init__(self, random: Random, tolerance_ns: int) -> None:
@@ -61,7 +68,8 @@ class Requester:
         self.missing: dict[int, Missing] = {}  # Frame sequence -> state, in increasing order.
         self.grtt_ns = GRTT_START
         self.receivers = 1
-        self.timer_ns: int | None = None
+        self.timer_ns: int | None = None  # When to look whether to ask,
+        self._ask_ns: int | None = None  # and when to ask also without a silence.
         self.unanswered = 0
         self.requests = 0
         self.suppressed = 0
@@ -78,7 +86,7 @@ class Requester:
             return False
         self.unanswered = 0
         if not self.missing:
-            self.timer_ns = None
+            self.timer_ns = self._ask_ns = None
         return True
 
     def answered(self, now: int) -> None:
@@ -111,17 +119,27 @@ class Requester:
                 found += [sequence for sequence in range(first, end) if sequence in missing]
         return found
 
-    def due(self, now: int) -> list[int]:
-        """Return the frames to ask for now, sorted; empty before the timer."""
+    def due(self, now: int, heard_ns: int) -> list[int]:
+        """Return the frames to ask for now, sorted; the sender was last heard at `heard_ns`."""
         if self.timer_ns is None or now < self.timer_ns:
             return []
-        frames = sorted(seq for seq, missing in self.missing.items() if missing.due_ns <= now)
+        assert self._ask_ns is not None
+        is_silent = now - heard_ns >= self._silence_ns()
+        if now < self._ask_ns and not is_silent:
+            self.timer_ns = min(self._ask_ns, heard_ns + self._silence_ns())
+            return []
+        frames = sorted(
+            sequence
+            for sequence, missing in self.missing.items()
+            if is_silent or missing.due_ns <= now
+        )
         if frames:
             self._asked(now, frames)
-        self.timer_ns = None
+        self.timer_ns = self._ask_ns = None
         if self.missing:
             soonest = min(missing.due_ns for missing in self.missing.values())
             self._arm(max(soonest, now) + self._backoff_ns())
+            self.timer_ns = min(self._ask_ns or _NEVER, now + self._silence_ns())
         return frames
 
     def _asked(self, now: int, frames: list[int]) -> None:
@@ -142,8 +160,16 @@ class Requester:
         ]
 
     def _arm(self, at_ns: int) -> None:
+        if self._ask_ns is None or at_ns < self._ask_ns:
+            self._ask_ns = at_ns
         if self.timer_ns is None or at_ns < self.timer_ns:
             self.timer_ns = at_ns
+
+    def _silence_ns(self) -> int:
+        """Return the silence after which what was asked for did not come."""
+        if self.receivers > 1 or not self.unanswered:
+            return _NEVER
+        return GRTT_FLOOR << min(self.unanswered - 1, 8)
 
     def _backoff_ns(self) -> int:
         if self.receivers <= 1:

@@ -16,7 +16,7 @@ from hubbub.limits import (
     US,
     WINDOW_BYTES,
 )
-from hubbub.protocol.burst import Burst
+from hubbub.protocol.burst import Address, Burst
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
@@ -74,7 +74,8 @@ class Sender:
         self.next_sequence = next_sequence
         self.position = 0
         self.is_held = False  # The node is still looking around: nothing may go.
-        self.repairs: dict[int, bytes] = {}  # Frame -> who asked.
+        self.repairs: dict[int, None] = {}  # Frames, in the order they were asked for.
+        self._asker: Address | None = None  # Who asked last.
         self.repair_bytes = 0
         self.repaired_ns: dict[int, int] = {}
         self._was_repair = False
@@ -197,7 +198,7 @@ class Sender:
         return sequence, body, flags
 
     def _repair_burst(self, now: int) -> Burst | None:
-        assert self.cache is not None
+        assert self.cache is not None and self.flow is not None
         frames: list[tuple[int, Body, int]] = []
         size = 0
         for sequence in list(self.repairs):
@@ -214,9 +215,23 @@ class Sender:
                 break
         if not self.repairs:
             self.repair_bytes = 0
-        return self._emit(now, frames, REPAIR) if frames else None
+        if not frames:
+            return None
+        if self.is_blocked():
+            # Who gets what it lacked has room again, and nothing new would tell us so.
+            sequence, body, flags = frames[-1]
+            frames[-1] = sequence, body, flags | ASK
+        # Nobody else waits for them, and by itself a repair is not queued behind new frames.
+        destination = self._asker if len(self.flow.receivers) == 1 else None
+        return self._emit(now, frames, REPAIR, destination)
 
-    def _emit(self, now: int, frames: list[tuple[int, Body, int]], flags: int) -> Burst:
+    def _emit(
+        self,
+        now: int,
+        frames: list[tuple[int, Body, int]],
+        flags: int,
+        destination: Address | None = None,
+    ) -> Burst:
         """Put headers on frames; all but the last get the same size, as offloading wants it."""
         sent_us = now // US & 0xFFFF_FFFF
         self.frames_sent += len(frames)
@@ -234,7 +249,7 @@ class Sender:
                 head, data = body
                 shared = self._prefix(SEGMENT, frame_flags | flags)
                 buffers += finish_parts(shared, sequence, packet, sent_us, head, data), head, data
-        return Burst(None, buffers, longest + HEADER_BYTES if len(frames) > 1 else 0)
+        return Burst(destination, buffers, longest + HEADER_BYTES if len(frames) > 1 else 0)
 
     def _prefix(self, kind: int, flags: int) -> Prefix:
         shared = self._prefixes.get((kind, flags))
@@ -243,9 +258,10 @@ class Sender:
         return shared
 
     def request(
-        self, now: int, key: bytes, ranges: list[Range], budget_bytes: int
+        self, now: int, key: bytes, address: Address, ranges: list[Range], budget_bytes: int
     ) -> tuple[list[int], list[int]]:
         """Queue the repairs somebody asked for; return the frames (to skip, not available)."""
+        self._asker = address
         assert self.flow is not None and self.cache is not None
         state = self.flow.receivers.get(key)
         skipped: list[int] = []
@@ -260,17 +276,17 @@ class Sender:
                 elif sequence not in self.cache.bodies:
                     gone.append(sequence)
                 elif share > 0 and self.repair_bytes < budget_bytes:
-                    share -= self._queue_repair(now, key, sequence)
+                    share -= self._queue_repair(now, sequence)
         return skipped, gone
 
-    def _queue_repair(self, now: int, key: bytes, sequence: int) -> int:
+    def _queue_repair(self, now: int, sequence: int) -> int:
         assert self.flow is not None and self.cache is not None
         if sequence in self.repairs:
             return 0
         if now - self.repaired_ns.get(sequence, -self.flow.grtt_ns) < self.flow.grtt_ns:
             return 0  # It is on its way.
         size = body_bytes(self.cache.bodies[sequence])
-        self.repairs[sequence] = key
+        self.repairs[sequence] = None
         self.repair_bytes += size
         return size
 

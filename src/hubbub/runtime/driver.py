@@ -176,6 +176,7 @@ class Driver:
             sender.framer.defer_flush(time.time_ns())
         self.dispatcher.run()
         self._rearm()
+        self.loop.take_turn()
 
     def send_single(self, sender: Sender, topic: OutgoingTopic, payload: bytes) -> bool:
         """Send one message of a quiet stream straight away; False: it must take its turn."""
@@ -216,14 +217,20 @@ class Driver:
     def wait(self, is_ready: Any, timeout_s: float | None) -> bool:
         """Wait until something is so; whatever the I/O thread does may make it so."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+
+        def is_over() -> bool:
+            return self.closed_reason is not None or is_ready()
+
         while not is_ready():
             if self.loop.is_loop_thread() or self.closed_reason is not None:
                 return False  # Waiting would be for itself, or for ever.
             remaining_s = None if deadline_s is None else deadline_s - time.monotonic()
             if remaining_s is not None and remaining_s <= 0:
                 return False
-            self.loop.need()
-            self.changes.wait(is_ready, remaining_s)
+            deadline_ns = None if deadline_s is None else int(deadline_s * SECOND)
+            if not self.loop.lead_until(is_over, deadline_ns):
+                self.loop.need()
+                self.changes.wait(is_over, remaining_s)
         return True
 
     def wait_for_room(self, framer: Framer) -> None:

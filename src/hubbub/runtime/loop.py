@@ -47,7 +47,8 @@ class Loop:
         self._switch_interval = SwitchInterval()
         self._counters = Counters()
         self._failures = Failures()
-        self.subscriptions: set[object] = set()  # Open ones, of all nodes.
+        self.subscriptions: set[object] = set()  # Open ones, of all nodes,
+        self.callbacks: set[object] = set()  # and those of them that have a callback.
 
     def attach(
         self,
@@ -118,15 +119,25 @@ class Loop:
     def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
         """Run the loop in the caller's thread until something is so, or until the deadline.
 
-        For a reader that would only wait for the I/O thread, where nobody else does: between two
-        calls nobody runs the loop for a millisecond. False: this reader has to wait to be woken.
+        For one that would only wait for the I/O thread, where nobody else does: between two calls
+        nobody runs the loop for a millisecond. False: the caller has to wait to be woken.
         """
         thread = self._thread
-        return (
-            thread is not None
-            and len(self.subscriptions) == 1
-            and thread.lead_until(is_ready, deadline_ns)
-        )
+        return thread is not None and self._may_be_led and thread.lead_until(is_ready, deadline_ns)
+
+    def take_turn(self) -> None:
+        """Serve what is ready in the caller's thread: it publishes, and will soon come again."""
+        thread = self._thread
+        if thread is not None and self._may_be_led:
+            thread.take_turn()
+
+    @property
+    def _may_be_led(self) -> bool:
+        """Tell whether the loop does nothing for others but the caller, or one reader beside it.
+
+        An inline callback must not run in a thread of the application, which may hold locks.
+        """
+        return len(self.subscriptions) <= 1 and not self.callbacks
 
     def is_loop_thread(self) -> bool:
         """Tell whether the caller runs the loop just now: a callback on the I/O thread."""

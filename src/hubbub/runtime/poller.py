@@ -11,7 +11,7 @@ import socket
 import time
 from typing import Final, Protocol
 
-from hubbub.limits import SECOND
+from hubbub.limits import LEAD_PATIENCE, SECOND
 from hubbub.runtime.timer import Timer, open_timer
 
 READABLE: Final = 1
@@ -33,6 +33,12 @@ class Poller(Protocol):
 
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         """Return what is ready, waiting until the deadline if `is_waiting`."""
+
+    def wait_armed(self) -> None:
+        """Wait for a wake-up, or for the time that another thread arms meanwhile."""
+
+    def arm(self, deadline_ns: int) -> None:
+        """End the wait of another thread at this time, if the system can do that."""
 
     def wake(self) -> None:
         """End the wait of another thread."""
@@ -84,6 +90,14 @@ class EpollPoller:
             ready = self._epoll.poll(_FOREVER)
         own = self._own
         return [event for event in ready if event[0] not in own]
+
+    def wait_armed(self) -> None:
+        """Wait for a wake-up, or for the time that another thread arms meanwhile."""
+        self._epoll.poll(_FOREVER)
+
+    def arm(self, deadline_ns: int) -> None:
+        """End the wait of another thread at this time."""
+        self._timer.arm(deadline_ns)
 
     def wake(self) -> None:
         """End the wait of another thread; nobody waits any more once it is closed."""
@@ -142,6 +156,13 @@ class SelectorPoller:
             )
             ready.append((key.fd, mask))
         return ready
+
+    def wait_armed(self) -> None:
+        """Wait for a wake-up, or a little: a wait under way cannot be told of a time."""
+        self.poll(time.monotonic_ns() + LEAD_PATIENCE, is_waiting=True)
+
+    def arm(self, deadline_ns: int) -> None:
+        """Do nothing: who waits looks often enough."""
 
     def wake(self) -> None:
         """End the wait of another thread; a full or closed pair needs none."""

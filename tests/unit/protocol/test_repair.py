@@ -30,16 +30,19 @@ def make(receivers: int = 1, seed: int = 0) -> Requester:
 
 
 def fire(requester: Requester) -> tuple[int, list[int]]:
-    """Let the timer run out; return when that was and what was asked for."""
-    assert requester.timer_ns is not None
-    now = requester.timer_ns
-    return now, requester.due(now)
+    """Let the timer run out beside other frames; return when that was and what was asked for."""
+    while True:
+        assert requester.timer_ns is not None
+        now = requester.timer_ns
+        frames = requester.due(now, now)
+        if frames or requester.timer_ns is None:
+            return now, frames
 
 
 def test_lone_receiver_asks_after_the_reorder_tolerance() -> None:
     requester = make()
     requester.miss(0, 5, 8)
-    assert requester.due(TOLERANCE - 1) == []
+    assert requester.due(TOLERANCE - 1, 0) == []
     assert fire(requester) == (TOLERANCE, [5, 6, 7])
 
 
@@ -104,6 +107,27 @@ def test_after_an_answer_what_was_held_off_for_long_is_asked_for_soon() -> None:
     requester.found(5)
     later, frames = fire(requester)
     assert frames == [6] and later - now <= 2 * GRTT_START + TOLERANCE
+
+
+def test_lone_receiver_asks_again_when_its_sender_is_silent() -> None:
+    requester = make()
+    requester.grtt_ns = 50 * MS
+    requester.miss(0, 5, 7)
+    asked, _ = fire(requester)
+    assert requester.due(asked + GRTT_FLOOR - 1, 0) == []
+    assert requester.due(asked + GRTT_FLOOR, asked + GRTT_FLOOR - 1) == []  # It was heard.
+    assert requester.timer_ns == asked + 2 * GRTT_FLOOR - 1
+    assert requester.due(requester.timer_ns, asked + GRTT_FLOOR - 1) == [5, 6]
+    again = requester.timer_ns
+    assert again == asked + 4 * GRTT_FLOOR - 1, "twice as patient"
+
+
+def test_receiver_in_a_group_waits_for_the_holdoff_also_in_silence() -> None:
+    requester = make(receivers=2)
+    requester.miss(0, 5, 6)
+    asked, _ = fire(requester)
+    assert requester.timer_ns is not None
+    assert requester.timer_ns - asked >= (BACKOFF_FACTOR + 2) * GRTT_FLOOR
 
 
 def test_hearing_another_ask_holds_off_exactly_what_it_names() -> None:

@@ -18,6 +18,7 @@ from hubbub.wire.header import ASK, HEADER_BYTES, RELIABLE, REPAIR
 
 KEY = b"r" * 20
 FRAME_BYTES = 1400
+ADDRESS = ("10.0.0.2", 7266)
 BUDGET = 1 << 20
 
 
@@ -76,7 +77,7 @@ def test_frames_are_numbered_in_order_and_packets_never_repeat() -> None:
     stream = Stream()
     stream.publish(*[bytes(1000)] * 5)
     sent = frames(stream.drain())
-    stream.sender.request(0, KEY, [(2, 2)], BUDGET)
+    stream.sender.request(0, KEY, ADDRESS, [(2, 2)], BUDGET)
     sent += frames(stream.drain())
     assert [each.sequence for each in sent] == [1, 2, 3, 4, 5, 2, 3]
     assert len({each.packet for each in sent}) == 7
@@ -133,9 +134,35 @@ def test_repairs_go_first_but_only_every_other_burst() -> None:
     stream.publish(*[bytes(1200)] * 4)
     stream.drain()
     stream.publish(*[bytes(1200)] * 4)
-    stream.sender.request(0, KEY, [(1, 4)], BUDGET)
+    stream.sender.request(0, KEY, ADDRESS, [(1, 4)], BUDGET)
     flags = [each.flags & REPAIR for each in frames(stream.drain())]
     assert flags == [REPAIR, 0] * 4
+
+
+def test_repair_of_a_lone_receiver_goes_to_it_alone_and_of_many_to_the_group() -> None:
+    stream = Stream()
+    stream.publish(bytes(1200), bytes(1200))
+    stream.drain()
+    stream.sender.request(0, KEY, ADDRESS, [(1, 1)], BUDGET)
+    assert [burst.destination for burst in stream.drain()] == [ADDRESS]
+    stream.flow.add(b"s" * 20, 0, 1, 0, 1 << 20)
+    stream.sender.request(0, KEY, ADDRESS, [(2, 1)], BUDGET)
+    assert [burst.destination for burst in stream.drain()] == [None]
+
+
+def test_last_repair_asks_how_far_its_receiver_is_while_the_window_is_full() -> None:
+    stream = Stream(window_bytes=WINDOW_BYTES_MIN)
+    stream.publish(*[bytes(1200)] * 40)
+    stream.drain()
+    assert stream.sender.is_blocked()
+    stream.sender.request(0, KEY, ADDRESS, [(1, 2)], BUDGET)
+    assert [each.flags & ASK for each in frames(stream.drain())] == [ASK, ASK]
+    stream.acknowledge(5)
+    stream.drain()
+    stream.acknowledge(stream.sender.next_sequence - 1)
+    stream.sender.request(0, KEY, ADDRESS, [(stream.sender.next_sequence - 1, 1)], BUDGET)
+    repairs = [each for each in frames(stream.drain()) if each.flags & REPAIR]
+    assert [each.flags & ASK for each in repairs] == [0]
 
 
 def test_repair_on_its_way_is_not_sent_again() -> None:
@@ -144,7 +171,7 @@ def test_repair_on_its_way_is_not_sent_again() -> None:
     stream.drain()
     grtt = stream.flow.grtt_ns
     for now, expected in [(0, 1), (grtt - 1, 0), (grtt, 1)]:
-        stream.sender.request(now, KEY, [(1, 1)], BUDGET)
+        stream.sender.request(now, KEY, ADDRESS, [(1, 1)], BUDGET)
         assert len(stream.drain(now)) == expected
 
 
@@ -152,7 +179,7 @@ def test_lone_requester_gets_the_whole_repair_budget() -> None:
     stream = Stream()
     stream.publish(*[bytes(1200)] * 100)
     stream.drain()
-    stream.sender.request(0, KEY, [(1, 100)], 40 * 1240)
+    stream.sender.request(0, KEY, ADDRESS, [(1, 100)], 40 * 1240)
     assert 39 <= len(stream.sender.repairs) <= 41
 
 
@@ -162,10 +189,10 @@ def test_one_requester_of_several_gets_a_quarter_of_the_repair_budget() -> None:
     stream.publish(*[bytes(1200)] * 100)
     stream.drain()
     budget = 40 * 1240
-    stream.sender.request(0, KEY, [(1, 100)], budget)
+    stream.sender.request(0, KEY, ADDRESS, [(1, 100)], budget)
     assert 10 <= len(stream.sender.repairs) <= 11
     for _ in range(9):
-        stream.sender.request(0, KEY, [(1, 100)], budget)
+        stream.sender.request(0, KEY, ADDRESS, [(1, 100)], budget)
     assert stream.sender.repair_bytes <= budget + 1400
 
 
@@ -174,8 +201,8 @@ def test_stranger_and_latecomer_are_told_to_skip() -> None:
     stream.publish(*[bytes(1000)] * 5)
     stream.drain()
     stream.flow.add(b"late" * 5, 0, 4, 0, 1 << 20)
-    assert stream.sender.request(0, b"who?" * 5, [(1, 9)], BUDGET) == ([1, 2, 3, 4, 5], [])
-    assert stream.sender.request(0, b"late" * 5, [(2, 3)], BUDGET) == ([2, 3], [])
+    assert stream.sender.request(0, b"who?" * 5, ADDRESS, [(1, 9)], BUDGET) == ([1, 2, 3, 4, 5], [])
+    assert stream.sender.request(0, b"late" * 5, ADDRESS, [(2, 3)], BUDGET) == ([2, 3], [])
     assert list(stream.sender.repairs) == [4]
 
 
@@ -185,7 +212,7 @@ def test_frames_no_longer_kept_are_named_with_their_messages() -> None:
     stream.drain()
     stream.cache.age_ns = -1
     stream.cache.expire(0)
-    skipped, gone = stream.sender.request(0, KEY, [(1, 3), (5, 9)], BUDGET)
+    skipped, gone = stream.sender.request(0, KEY, ADDRESS, [(1, 3), (5, 9)], BUDGET)
     assert (skipped, gone) == ([], [1, 2, 3, 5, 6])
     assert list(stream.sender.describe_lost(gone, 1000)) == [
         ([(1, 3), (5, 2)], [(16, 1, 3), (16, 5, 2)])
