@@ -5,6 +5,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -21,11 +22,11 @@ _END_TIMEOUT_S = 2.0
 class Worker:
     """One child process in one role."""
 
-    def __init__(self, role: str, plan: Plan) -> None:
+    def __init__(self, role: str, plan: Plan, prefix: Sequence[str] = ()) -> None:
         self.role = role
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "hubbub.cli.bench_worker"),
+                *(*prefix, sys.executable, "-m", "hubbub.cli.bench_worker"),
                 *(role, msgspec.json.encode(plan).decode()),
             ],
             stdin=subprocess.PIPE,
@@ -95,11 +96,14 @@ class Worker:
             return stdout.readline() if selector.select(timeout_s) else None
 
 
-def run(plan: Plan) -> tuple[Outcome, list[Outcome]]:
-    """Run a benchmark; return the publisher's outcome and those of the subscribers."""
+def run(plan: Plan, elsewhere: Sequence[str] = ()) -> tuple[Outcome, list[Outcome]]:
+    """Run a benchmark; return the publisher's outcome and those of the subscribers.
+
+    `elsewhere` is a command that runs subscribers in another place, such as another namespace.
+    """
     with contextlib.ExitStack() as stack:
         subscribers = [
-            stack.enter_context(Worker(f"subscriber-{index}", plan))
+            stack.enter_context(Worker(f"subscriber-{index}", plan, elsewhere))
             for index in range(plan.subscribers)
         ]
         for subscriber in subscribers:

@@ -1,7 +1,9 @@
 """HOT. From published messages to the bodies of frames, with adaptive batching.
 
 A quiet sender frames each message at once. When more than a threshold of messages were framed
-within a millisecond it is busy: then a frame waits until it is full or the hold-back time is over.
+within a millisecond it is busy: then messages wait until they fill a burst or the hold-back time is
+over. A burst is what leaves in one system call: one frame where frames are large, dozens of an
+Ethernet's size (one at a time those cost four times as much).
 So latency is not paid for throughput (this is Distributor's hold-back, measured in messages over a
 sliding window).
 
@@ -57,6 +59,7 @@ class Framer:
         holdback_ns: int,
         busy_messages: float,
         backlog_bytes: int,
+        burst_frames: int = 1,
     ) -> None:
         self.stream = stream
         # Room for the tag is left now, so that sealing later changes no frame size.
@@ -68,6 +71,7 @@ class Framer:
         self.holdback_ns = holdback_ns
         self.busy_messages = busy_messages
         self.backlog_bytes = backlog_bytes
+        self.burst_frames = burst_frames
         # Pending messages, three cells each: topic, payload, publish time. A tuple each would be
         # an object more for the collector to look at, and columns are slices of this.
         self.cells: list[Any] = []
@@ -106,19 +110,30 @@ class Framer:
         self.cells += (topic, payload, published_ns)
 
     def is_ready(self, now: int) -> bool:
-        """Tell whether a frame should be made now."""
+        """Tell whether a burst should be made now."""
         if self.large:
             return True
         count = self.pending_count
-        return count > 0 and (
-            not self.is_busy or count >= self.batch_count or now >= self.hold_until_ns
-        )
+        return count > 0 and (count >= self._burst_count or self.is_overdue(now))
+
+    def is_overdue(self, now: int) -> bool:
+        """Tell whether what waits should go, however little it is."""
+        return not self.is_busy or now >= self.hold_until_ns
+
+    @property
+    def has_frame(self) -> bool:
+        """Tell whether what waits fills a frame."""
+        return bool(self.large) or self.pending_count >= self.batch_count
+
+    @property
+    def _burst_count(self) -> int:
+        return self.batch_count * self.burst_frames
 
     def defer_flush(self, wall_ns: int) -> None:
         """Let more messages come before who publishes tries again."""
         self.flush_wall_ns = wall_ns + self.holdback_ns
         if len(self.cells) > self.free_cells:
-            self.free_cells = len(self.cells) + CELLS * (self.batch_count // 4)
+            self.free_cells = len(self.cells) + CELLS * (self._burst_count // 4)
             # What is framed tells how large messages are, but for now nothing is. A look at the
             # newest is enough: it comes again before many more do.
             newest = self.cells[-CELLS * _SAMPLED_MESSAGES :][1::CELLS]
@@ -179,7 +194,7 @@ class Framer:
             self.batch_count = min(2 * fitting, 16_384)
         del cells[: CELLS * fitting]
         self._watch_rate(now, fitting, size_bytes)
-        self.free_cells = CELLS * (self.batch_count - 1) if self.is_busy else 0
+        self.free_cells = CELLS * (self._burst_count - 1) if self.is_busy else 0
         return columns
 
     def _defer(self, end: int) -> int:
@@ -251,7 +266,7 @@ class Framer:
         """Count a message of a quiet stream that was framed elsewhere."""
         self._count(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
         if self.is_busy:
-            self.free_cells = CELLS * (self.batch_count - 1)
+            self.free_cells = CELLS * (self._burst_count - 1)
 
     def _set_aside(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
         sequence = topic.next_sequence

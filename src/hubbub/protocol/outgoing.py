@@ -70,6 +70,7 @@ class Outgoing:
         framer = Framer(
             stream, frame_bytes_max, int(settings.holdback_ms * MS),
             settings.holdback_rate * BUSY_WINDOW / SECOND, settings.backlog_bytes,
+            max(burst_bytes_max // frame_bytes_max, 1),
         )  # fmt: skip
         is_reliable = stream == RELIABLE
         return Sender(

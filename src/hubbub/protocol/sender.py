@@ -155,16 +155,18 @@ class Sender:
         return finish(self._prefix(DATA, 0), sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
-        if self.is_held:
+        framer = self.framer
+        if self.is_held or not framer.is_ready(now):
             return None
+        is_draining = framer.is_overdue(now)
         frames: list[tuple[int, Body, int]] = []
         size = 0
-        while self.framer.is_ready(now):
+        while framer.has_frame or (is_draining and framer.cells):
             if self.is_blocked():
                 assert self.flow is not None
                 self.flow.blocked(now)
                 break
-            made = self.framer.next_body(now, received_ns)
+            made = framer.next_body(now, received_ns)
             if made is None:
                 break
             frame = self._number(now, *made)

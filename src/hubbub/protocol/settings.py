@@ -41,7 +41,7 @@ class Settings:
     reorder_tolerance_ms: float = limits.REORDER_TOLERANCE / MS
     """A frame that is only late is not asked for within this time."""
     window_bytes: int = 0
-    """Receive window; 0: half of what the socket buffer holds, at most 3 MiB."""
+    """Receive window; 0: half of what the socket buffer holds, at most 4 MiB."""
     slow_ms: float = limits.SLOW / MS
     """A receiver that does not advance for so long no longer holds back the group."""
     send_timeout: float = limits.SEND_TIMEOUT_S
