@@ -5,10 +5,10 @@ from dataclasses import replace
 from random import SystemRandom
 from threading import Lock, Thread
 from time import monotonic
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from hubbub.channel import Channel
+from hubbub.closing import Closing
 from hubbub.connection import Connection, Sink
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import Event
@@ -45,7 +45,7 @@ class PatternHandle(NamedTuple):
         return isinstance(other, PatternHandle) and other.places is self.places
 
 
-class Node:
+class Node(Closing):
     """One node of the bus. Every method may be called from any thread; open one with `hubbub.open`.
 
     with hubbub.open("lidar-7") as node:
@@ -353,17 +353,6 @@ class Node:
             loop=self._loop.statistics(),
             pool=self._pool.statistics(),
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"on {', '.join(self._connections)}"

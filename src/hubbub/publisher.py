@@ -7,11 +7,11 @@ back time is over. 0.3 us a message on a busy stream.
 
 from collections.abc import Callable
 from time import monotonic_ns, time_ns
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hubbub.closing import Closing
 from hubbub.errors import ClosedError, PayloadError
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.topics import OutgoingTopic
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Publisher:
+class Publisher(Closing):
     """Publish on one subject.
 
     publisher = node.publisher("/plant/line1/temp")
@@ -133,17 +133,6 @@ class Publisher:
         """Publish no more; other publishers of the subject go on."""
         self.publish = self._refuse  # type: ignore[method-assign]
         self._node._forget_publisher(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Publisher {self.subject}, {self.receivers} receivers>"

@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from hubbub.closing import Closing
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import CallbackFailed, Event, PayloadRejected, SlowConsumer
 from hubbub.limits import ASYNC_TURN_MESSAGES, DROP_REPORT, QUEUE_MESSAGES, SECOND
@@ -67,7 +67,7 @@ class SubscriptionStatistics:
     lost_event_loops: int
 
 
-class Subscription:
+class Subscription(Closing):
     """Receive the messages of one or more patterns, in order, in any thread or event loop.
 
     for message in subscription: ...
@@ -268,17 +268,6 @@ class Subscription:
         self._close("the application closed it")
         if self._callbacks is not None:
             self._callbacks.mute()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def statistics(self) -> SubscriptionStatistics:
         """Return what became of every message that came."""
