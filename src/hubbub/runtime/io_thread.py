@@ -258,6 +258,8 @@ class IoThread:
         if limit_ns is not None and (deadline is None or limit_ns < deadline):
             deadline = limit_ns
         now, ready = self._wait(deadline)
+        if not now:
+            return
         late_ms = self._lateness.observe(now)
         if late_ms is not None:
             self._tell_starved(late_ms)
@@ -265,18 +267,24 @@ class IoThread:
             self._serve_ready(fileno, mask, now)
 
     def _wait(self, deadline: int | None) -> tuple[int, Ready]:
-        """Wait until something is ready or due; return the time and what is ready."""
+        """Wait until something is ready or due; return the time and what is ready.
+
+        The time is 0 where a look found something and served it.
+        """
         self._is_polling = True
         before = time.monotonic_ns()
         due = self._lateness.expect(deadline, before)
         if due > before and not self._is_woken:
             ready = self._spin.look(before, due, self._look)
-            if not ready and not self._spin.has_served:
+            if self._spin.has_served:
+                # Not late, nothing else ready, and a reader may be waiting for what was served.
+                self._is_polling = False
+                return 0, ready
+            if not ready:
                 # A look may have taken the timer's only sign that the deadline has come.
                 is_early = not self._is_woken and time.monotonic_ns() < due
                 ready = self._poller.poll(due, is_waiting=is_early)
-            is_ready = self._spin.has_served or bool(ready)
-            self._spin.waited(time.monotonic_ns() - before, is_ready=is_ready)
+            self._spin.waited(time.monotonic_ns() - before, is_ready=bool(ready))
         else:
             ready = self._poller.poll(due, is_waiting=False)
         self._is_polling = False

@@ -53,7 +53,9 @@ class Spin:
             self._next_rest = min(2 * self._next_rest, _REST_WAITS_MAX)
             return ready
         self._next_rest = 1
-        self.has_served = serve(now)
+        # Only if nothing else is ready, lest one that always has something starve the others. This
+        # was a short wait, so the next look is worth it, too.
+        self.has_served = len(ready) == 1 and serve(now)
         return [] if self.has_served else ready
 
     def waited(self, duration_ns: int, *, is_ready: bool) -> None:

@@ -10,11 +10,12 @@ class FakePoller:
     def __init__(self) -> None:
         self.looks = 0
         self.ready_at = 0  # 0: never.
+        self.ready = [(7, 1)]
 
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         assert not is_waiting
         self.looks += 1
-        return [(7, 1)] if self.looks == self.ready_at else []
+        return self.ready if self.looks == self.ready_at else []
 
 
 def make(*, is_woken: bool = False) -> tuple[Spin, FakePoller]:
@@ -87,3 +88,5 @@ def test_who_had_something_last_is_served_at_once() -> None:
     assert spin.look(0, 1, lambda now: now > 0) == [] and spin.has_served
     poller.ready_at = 2
     assert spin.look(0, 1, nothing) == [(7, 1)] and not spin.has_served
+    poller.ready_at, poller.ready = 3, [(7, 1), (8, 1)]
+    assert spin.look(0, 1, lambda now: True) == [(7, 1), (8, 1)] and not spin.has_served
