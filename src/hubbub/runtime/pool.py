@@ -145,7 +145,9 @@ class Pool:
             thread.start()
         except RuntimeError as error:
             del self._threads[thread]
-            self._failures.report("starting a delivery thread", error)
+            # Python 3.12.0 and .1 start no thread any more once the program has ended.
+            if "interpreter shutdown" not in str(error):
+                self._failures.report("starting a delivery thread", error)
             return False
         self._threads_peak = max(self._threads_peak, len(self._threads))
         return True
