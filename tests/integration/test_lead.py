@@ -167,14 +167,15 @@ def test_an_exception_of_what_is_waited_for_gives_the_lead_back(loop: Loop, prob
     probe.wait()
 
 
-def test_ctrl_c_ends_a_reader_that_leads_and_the_node_still_closes() -> None:
+@pytest.mark.parametrize("delay_s", [0.0, 0.0003, 0.001, 0.003, 0.01, 0.3])
+def test_ctrl_c_ends_a_reader_that_leads_and_the_node_still_closes(delay_s: float) -> None:
     program = textwrap.dedent(
         """
         import hubbub, time
         node = hubbub.open("reader", interface="127.0.0.1", domain="test-ctrl-c")
         subscription = node.subscribe("/a")
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             subscription.receive()
         except KeyboardInterrupt:
             before = time.monotonic()
@@ -187,7 +188,7 @@ def test_ctrl_c_ends_a_reader_that_leads_and_the_node_still_closes() -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.3)  # Until it leads.
+    time.sleep(delay_s)  # On its way to the lead, or in it.
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=PATIENCE_S)
     assert (out, errors, process.returncode) == ("closed True\n", "", 0)

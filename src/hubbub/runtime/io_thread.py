@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hubbub.limits import SECOND
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.lateness import Lateness
 from hubbub.runtime.lead import Lead
@@ -189,16 +188,23 @@ class IoThread:
         lead = self._lead
         if lead.is_mine() or not lead.ask():
             return False
-        if not lead.is_free:
-            self.wake()
-        if not lead.borrow(_seconds_until(deadline_ns)):
-            return True
+        is_interrupted = True
         try:
-            self._begin()
-            while not (is_ready() or self._is_ending or _is_past(deadline_ns)):
-                self._turn(deadline_ns)
+            if not lead.is_free:
+                self.wake()
+            with lead.lock:
+                try:
+                    self._begin()
+                    while not (is_ready() or self._is_ending or _is_past(deadline_ns)):
+                        self._turn(deadline_ns)
+                    lead.set_alarm()
+                finally:
+                    lead.leader = None
+            is_interrupted = False
         finally:
-            lead.give_back()
+            lead.is_wanted = False
+            if is_interrupted:
+                lead.need()
         return True
 
     def take_turn(self) -> None:
@@ -210,15 +216,21 @@ class IoThread:
         lead = self._lead
         if lead.is_mine():
             return
-        if not lead.borrow_now():
+        if lead.is_wanted or not lead.lock.acquire(blocking=False):
             if lead.expect():
                 self.wake()
             return
+        is_interrupted = True
         try:
             self._begin()
             self._turn(0)
+            lead.set_alarm()
+            is_interrupted = False
         finally:
-            lead.give_back()
+            lead.leader = None
+            lead.lock.release()
+            if is_interrupted:
+                lead.need()
 
     def need(self) -> None:
         """See to it that somebody runs the loop: the caller is about to wait for what it does."""
@@ -243,7 +255,7 @@ class IoThread:
 
     def _begin(self) -> None:
         """Note that this thread leads from now on."""
-        ident = threading.get_ident()
+        self._lead.leader = ident = threading.get_ident()
         if self._led_by != ident:
             self._led_by = ident
             self._lateness.changed_threads(time.monotonic_ns())
@@ -304,7 +316,7 @@ class IoThread:
             if hot in self.attachments:
                 is_served = hot.look(now)
         except BaseException as error:
-            self._failures.report("look", error)
+            self._failed("look", error)
         self._serving = None
         if self._leavers:
             self._release_leavers()
@@ -349,7 +361,7 @@ class IoThread:
             if attachment in self.attachments:
                 deadline = attachment.deadline()
         except BaseException as error:
-            self._failures.report("deadline", error)
+            self._failed("deadline", error)
         self._serving = None
         if self._leavers:
             self._release_leavers()
@@ -362,10 +374,17 @@ class IoThread:
             if attachment in self.attachments:
                 method(argument)
         except BaseException as error:
-            self._failures.report(method.__qualname__, error)
+            self._failed(method.__qualname__, error)
         self._serving = None
         if self._leavers:
             self._release_leavers()
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        """Report what was raised, unless it was meant for the thread that leads: Ctrl-C."""
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not self._thread:
+            self._serving = None
+            raise error
+        self._failures.report(what, error)
 
     def _release_leavers(self) -> None:
         """Tell those who detached an attachment that it is not being called any more."""
@@ -379,15 +398,12 @@ class IoThread:
             deadline_ns, function = self._calls.popleft()
             heapq.heappush(timers, (deadline_ns, next(self._timer_order), function))
         while timers and timers[0][0] <= now:
-            self._failures.guard(heapq.heappop(timers)[2])
+            function = heapq.heappop(timers)[2]
+            try:
+                function()
+            except BaseException as error:
+                self._failed(getattr(function, "__qualname__", repr(function)), error)
         return timers[0][0] if timers else None
-
-
-def _seconds_until(deadline_ns: int | None) -> float:
-    """Return what is left until a deadline as locks want it: -1 means for ever."""
-    if deadline_ns is None:
-        return -1
-    return min(max(deadline_ns - time.monotonic_ns(), 0) / SECOND, threading.TIMEOUT_MAX)
 
 
 def _is_past(deadline_ns: int | None) -> bool:

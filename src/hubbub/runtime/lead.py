@@ -26,8 +26,10 @@ class Lead:
         self.is_ending = False
         self._is_expected = False  # A publisher is on its way.
         self._is_needed = False
-        self._leader: int | None = None
-        self._held = threading.Lock()
+        # The one who holds the lock leads. The main thread may be interrupted anywhere but between
+        # two assignments and on the way into a `with`, so those who borrow the lead use no more.
+        self.lock = threading.Lock()
+        self.leader: int | None = None
         self._given_back_ns = 0
         self._parking = open_poller()
         self._parking_lock = threading.Lock()  # A wake-up must not hit a descriptor given back.
@@ -36,17 +38,17 @@ class Lead:
 
     def is_mine(self) -> bool:
         """Tell whether the caller leads."""
-        return self._leader == threading.get_ident()
+        return self.leader == threading.get_ident()
 
     @property
     def is_free(self) -> bool:
         """Tell whether nobody leads."""
-        return self._leader is None
+        return self.leader is None
 
     @property
     def is_vacant(self) -> bool:
         """Tell whether nobody leads and nobody is about to."""
-        return self._leader is None and not self.is_wanted
+        return self.leader is None and not self.is_wanted
 
     @property
     def is_to_be_given(self) -> bool:
@@ -57,14 +59,14 @@ class Lead:
 
     def take(self) -> None:
         """Lead, once who does is done."""
-        self._held.acquire()
-        self._leader = threading.get_ident()
+        self.lock.acquire()
+        self.leader = threading.get_ident()
         self._is_needed = False
 
     def give(self) -> None:
         """Lead no more."""
-        self._leader = None
-        self._held.release()
+        self.leader = None
+        self.lock.release()
 
     def stand_aside(self) -> None:
         """Return when the lead is needed: nobody has had it for a while, or somebody says so."""
@@ -86,7 +88,7 @@ class Lead:
                 self._is_parking_closed = True
                 self._parking.close()
 
-    # Who waits: a reader, or a publisher without room.
+    # Who borrows the lead: a reader, a publisher without room, one that is on its way.
 
     def ask(self) -> bool:
         """Ask for the lead; False: another has it, or has asked before."""
@@ -95,33 +97,13 @@ class Lead:
         self.is_wanted = True
         return True
 
-    def borrow(self, timeout_s: float) -> bool:
-        """Take the lead asked for; False: it was not free in time."""
-        if not self._held.acquire(timeout=timeout_s):
-            self.is_wanted = False
-            return False
-        self._leader = threading.get_ident()
-        return True
-
-    def give_back(self) -> None:
-        """Lead no more; the loop's own thread will see to it that somebody does."""
+    def set_alarm(self) -> None:
+        """Before the lead is given back: see to it that somebody takes it later."""
+        self._is_expected = False
         self._given_back_ns = now = time.monotonic_ns()
         if self._alarm_ns < now + LEAD_PATIENCE // 2 and not self._is_parking_closed:
             self._alarm_ns = now + LEAD_PATIENCE
             self._parking.arm(self._alarm_ns)
-        self._leader = None
-        self.is_wanted = False
-        self._held.release()
-
-    # A publisher on its way: it leads for a moment after each frame.
-
-    def borrow_now(self) -> bool:
-        """Take the lead if nobody has it."""
-        if self.is_wanted or self.is_ending or not self._held.acquire(blocking=False):
-            return False
-        self._leader = threading.get_ident()
-        self._is_expected = False
-        return True
 
     def expect(self) -> bool:
         """Let the loop's own thread stand aside for who is coming; False: it does already."""
