@@ -35,8 +35,9 @@ class Grants:
         self.topics = topics
         self.body_bytes_max = body_bytes_max
         self.send = send
-        # Never starts anew, also not for a peer that was forgotten and remembers us.
+        # These never start anew, also not for a peer that was forgotten and remembers us.
         self.serial = 0
+        self.debts = 0
         self.from_frames: dict[bytes, dict[int, int]] = {}  # Peer -> stream -> first owed frame.
 
     def reconsider(self, now: int, peer: Peer) -> None:
@@ -79,7 +80,7 @@ class Grants:
     def renew(self, now: int, peer: Peer) -> None:
         """Begin anew with a peer that has forgotten what it was owed."""
         self.forget(peer)
-        peer.debt.number += 1
+        peer.debt.number = 0
         peer.debt.has_begun = False
         self.reconsider(now, peer)
 
@@ -100,6 +101,9 @@ class Grants:
 
     def _schedule(self, now: int, peer: Peer) -> None:
         debt = peer.debt
+        if not debt.number:
+            self.debts += 1
+            debt.number = self.debts
         self.serial += 1
         debt.serial = self.serial
         debt.version = peer.interest_version

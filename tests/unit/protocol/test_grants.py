@@ -167,7 +167,7 @@ def test_receiver_that_forgot_its_debt_refuses_and_gets_a_new_one() -> None:
     lan.run(200 * MS)
     assert any(each.header.flags & REFUSES for each in lan.sent_of(STATUS, subscriber))
     (debtor,) = publisher.core.peers.values()
-    assert debtor.debt.number == 1
+    assert debtor.debt.number == 2
     of_old_debt = lan.sent_of(STATUS, subscriber)[0].data
     publisher.core.receive(lan.now, of_old_debt, 0, subscriber.address)
     assert publisher.drops["old_status"] == 1
