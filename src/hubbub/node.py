@@ -217,8 +217,12 @@ class Node(Closing):
         self._loop.subscriptions.add(subscription)
         if callback is not None:
             self._loop.callbacks.add(subscription)
-        for each in patterns:
-            subscription.add(each, context)
+        try:
+            for each in patterns:
+                subscription.add(each, context)
+        except BaseException:
+            self._forget(subscription)
+            raise
         return subscription
 
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
@@ -363,6 +367,9 @@ class Node(Closing):
 
     def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
         return self._loop.lead_until(is_ready, deadline_ns)
+
+    def _nudge(self) -> None:
+        self._loop.nudge()
 
     def _refuse_closed(self) -> None:
         if self._closed_reason is not None:

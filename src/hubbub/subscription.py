@@ -47,6 +47,8 @@ class Host(Protocol):
 
     def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool: ...
 
+    def _nudge(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatistics:
@@ -134,6 +136,8 @@ class Subscription(Closing):
             if not self._inbox.put(delivery, context):
                 dropped = self._put_dropping(delivery, context)
         self._notify()
+        if self._callbacks is None:
+            self._node._nudge()
         if dropped:
             self._overflowed()
 

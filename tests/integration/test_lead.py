@@ -13,6 +13,7 @@ import pytest
 
 from hubbub.limits import SECOND
 from hubbub.runtime.loop import Loop
+from tests.integration.bus import fresh_place
 from tests.integration.probe import PATIENCE_S, Probe
 
 
@@ -165,6 +166,106 @@ def test_an_exception_of_what_is_waited_for_gives_the_lead_back(loop: Loop, prob
         loop.lead_until(fail, None)
     probe.outside.send(b"1")
     probe.wait()
+
+
+def test_what_another_thread_publishes_here_wakes_a_reader_that_leads() -> None:
+    with fresh_place().open("n") as node:
+        subscription, publisher = node.subscribe("/x"), node.publisher("/x")
+        waits_s: list[float] = []
+        for _ in range(10):
+            sent_s: list[float] = []
+
+            def publish(sent_s: list[float] = sent_s) -> None:
+                time.sleep(0.02)
+                sent_s.append(time.monotonic())
+                publisher.publish(b"x")
+
+            thread = threading.Thread(target=publish)
+            thread.start()
+            assert subscription.receive(timeout=PATIENCE_S) is not None
+            waits_s.append(time.monotonic() - sent_s[0])
+            thread.join()
+        # Without a wake-up it would be the next tick of the loop, 50 ms later on average.
+        assert sorted(waits_s)[5] < 0.02
+
+
+def test_inline_callbacks_stay_on_the_io_thread_though_a_reader_leads() -> None:
+    place = fresh_place()
+    with place.open("n") as node:
+        reading = node.subscribe("/x")
+        reader = threading.Thread(target=lambda: list(reading))
+        reader.start()
+        time.sleep(0.05)
+        names: list[str] = []
+        node.subscribe("/y", lambda _: names.append(threading.current_thread().name), inline=True)
+        with place.open("other") as other:
+            publisher = other.publisher("/y")
+            assert publisher.wait_for_subscribers(1, PATIENCE_S)
+            publisher.publish(b"y")
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not names and time.monotonic() < deadline_s:
+                time.sleep(0.001)
+        reading.close()
+        reader.join(PATIENCE_S)
+        assert names == ["hubbub-io"]
+
+
+def test_a_reader_does_not_wait_longer_than_its_timeout_for_the_lead(
+    loop: Loop, probe: Probe
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def block() -> None:
+        entered.set()
+        leave.wait(PATIENCE_S)
+
+    loop.call_soon(block)
+    assert entered.wait(PATIENCE_S)
+    before = time.monotonic()
+    assert loop.lead_until(lambda: False, deadline(0.1))
+    assert time.monotonic() - before < PATIENCE_S / 2
+    leave.set()
+    probe.outside.send(b"1")
+    probe.wait()
+
+
+def test_what_a_signal_handler_raises_reaches_the_program() -> None:
+    program = textwrap.dedent(
+        """
+        import signal, sys, hubbub
+        signal.signal(signal.SIGALRM, lambda *_: sys.exit(7))
+        node = hubbub.open("reader", interface="127.0.0.1", domain="test-sigalrm")
+        subscription = node.subscribe("/a")
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        subscription.receive()
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], timeout=PATIENCE_S, check=False)
+    assert done.returncode == 7
+
+
+def test_a_signal_handler_may_close_the_node_its_thread_is_reading_from() -> None:
+    program = textwrap.dedent(
+        """
+        import os, signal, threading, hubbub
+        from hubbub.protocol.core import Core
+        node = hubbub.open("reader", interface="127.0.0.1", domain="test-handler")
+        signal.signal(signal.SIGTERM, lambda *_: node.close(linger_ms=100))
+        subscription = node.subscribe("/a")
+        advance = Core.advance
+        def interrupted(self, now):
+            if threading.current_thread() is threading.main_thread():
+                signal.raise_signal(signal.SIGTERM)
+            advance(self, now)
+        Core.advance = interrupted
+        for message in subscription: pass
+        print("closed")
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], timeout=PATIENCE_S, check=False, capture_output=True
+    )
+    assert (done.stdout, done.returncode) == (b"closed\n", 0), done.stderr
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.0003, 0.001, 0.003, 0.01, 0.3])

@@ -75,6 +75,7 @@ class Inlet:
         """Let go of sockets that may have been replaced."""
         self._routes.clear()
         self._single_reads = 0
+        self._latest = (self._pairs[0], self._pairs[0].group)
 
     def _left_by_faults(self, received: list[Received]) -> list[Received]:
         assert self._faults is not None

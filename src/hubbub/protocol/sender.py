@@ -263,9 +263,10 @@ class Sender:
         self, now: int, key: bytes, address: Address, ranges: list[Range], budget_bytes: int
     ) -> tuple[list[int], list[int]]:
         """Queue the repairs somebody asked for; return the frames (to skip, not available)."""
-        self._asker = address
         assert self.flow is not None and self.cache is not None
         state = self.flow.receivers.get(key)
+        if state is not None:
+            self._asker = address
         skipped: list[int] = []
         gone: list[int] = []
         # A quarter each, so that the loss of one receiver cannot starve the repairs of others.

@@ -6,12 +6,12 @@ that is handing out already, so they come after the message being delivered, and
 handed out recursively or under a lock.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 
 from hubbub.events import Event
 from hubbub.protocol.delivery import DeliveredTopic, Delivery
+from hubbub.runtime.ownership import make_lock, owns
 
 
 class Dispatcher:
@@ -23,7 +23,7 @@ class Dispatcher:
         self.match = match  # Puts into `topic.sinks` who gets it.
         self.emit = emit
         self._items: deque[Delivery | Event] = deque()
-        self._running = threading.Lock()
+        self._running = make_lock()
         self.messages = 0
 
     def put(self, deliveries: list[Delivery], events: list[Event]) -> None:
@@ -39,13 +39,16 @@ class Dispatcher:
         """Hand out all there is, unless another thread is doing so."""
         items = self._items
         while items:
-            if not self._running.acquire(blocking=False):
-                return  # Who runs looks again after letting go.
+            if owns(self._running):
+                return  # A callback of ours: the call that is under way goes on after it.
             try:
+                if not self._running.acquire(blocking=False):
+                    return  # Who runs looks again after letting go.
                 while items:
                     self._hand_out(items.popleft())
             finally:
-                self._running.release()
+                if owns(self._running):
+                    self._running.release()
 
     def _hand_out(self, item: Delivery | Event) -> None:
         if not isinstance(item, Delivery):
@@ -61,4 +64,4 @@ class Dispatcher:
     def forked(self) -> None:
         """Start afresh in a forked child, where the thread that handed out does not exist."""
         self._items.clear()
-        self._running = threading.Lock()
+        self._running = make_lock()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hubbub.errors import Backpressure, ClosedError
+from hubbub.errors import Backpressure, ClosedError, HubbubError
 from hubbub.events import Event, Starved
 from hubbub.limits import FLUSH_BURSTS_MAX, MS, PUBLISHER_SENDS, SECOND
 from hubbub.links.inlet import Received
@@ -24,6 +24,7 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.journal import Journal
 from hubbub.runtime.loop import Loop
+from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
 
 _BURSTS_ON_IO_THREAD = 64
@@ -45,7 +46,7 @@ class Driver:
         self.loop = loop
         self.dispatcher = dispatcher
         self._on_fork = on_fork
-        self.lock = threading.Lock()
+        self.lock = make_lock()
         self.changes = Waiters()  # Whoever waits for room, receivers, or the end.
         self.closed = threading.Event()
         self.closed_reason: str | None = None
@@ -144,7 +145,7 @@ class Driver:
         """Refuse everything: this is a forked child."""
         self._refuse("it belongs to the parent of this forked process")
         self.closed.set()
-        self.lock = threading.Lock()
+        self.lock = make_lock()
         self.changes = Waiters()
         self.dispatcher.forked()
         self.link.close()
@@ -163,12 +164,15 @@ class Driver:
         if not self.loop.is_loop_thread():
             self._published_ns = now
         while self._has_ready():
-            if not self.lock.acquire(blocking=False):
-                break  # Who holds it looks again after letting go.
+            if owns(self.lock):
+                break  # A signal handler: what it interrupted looks again.
             try:
+                if not self.lock.acquire(blocking=False):
+                    break  # Who holds it looks again after letting go.
                 self._pump(now, FLUSH_BURSTS_MAX)
             finally:
-                self.lock.release()
+                if owns(self.lock):
+                    self.lock.release()
             if self._has_ready():
                 self.loop.wake()
                 break
@@ -180,9 +184,11 @@ class Driver:
 
     def send_single(self, sender: Sender, topic: OutgoingTopic, payload: bytes) -> bool:
         """Send one message of a quiet stream straight away; False: it must take its turn."""
-        if self._stuck is not None or not self.lock.acquire(blocking=False):
+        if self._stuck is not None or owns(self.lock):
             return False
         try:
+            if not self.lock.acquire(blocking=False):
+                return False
             now = time.monotonic_ns()
             frame = self.core.single(now, sender, topic, payload, time.time_ns())
             if frame is None:
@@ -194,7 +200,8 @@ class Driver:
             if self.journal.is_tracing_out:
                 self.journal.trace_out(burst)
         finally:
-            self.lock.release()
+            if owns(self.lock):
+                self.lock.release()
         framer = sender.framer
         if framer.cells:
             self.flush(now)  # Published by others while we held the lock.
@@ -206,6 +213,11 @@ class Driver:
         """Call a method of the core under the lock, then send what it made."""
         if self.closed_reason is not None:
             raise ClosedError(f"the channel {self.link.channel} is closed: {self.closed_reason}")
+        if owns(self.lock):
+            raise HubbubError(
+                "this signal handler has interrupted the bus, which cannot be changed now:"
+                " set a flag or start a thread in the handler instead"
+            )
         now = time.monotonic_ns()
         with self.lock:
             result = function(now, *arguments, **options)

@@ -20,9 +20,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hubbub.limits import SECOND
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.lateness import Lateness
 from hubbub.runtime.lead import Lead
+from hubbub.runtime.ownership import owns
 from hubbub.runtime.poller import WRITABLE, open_poller
 from hubbub.runtime.spin import Ready, Spin
 
@@ -170,7 +172,7 @@ class IoThread:
         """Give the descriptors back where no thread runs: never started, or a forked child."""
         self._is_ending = True
         self._poller.close()
-        self._lead.close()
+        self._lead.abandon()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the end."""
@@ -180,10 +182,12 @@ class IoThread:
         """Tell whether the caller runs the loop just now."""
         return self._lead.is_mine()
 
-    def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
+    def lead_until(
+        self, is_ready: Callable[[], bool], deadline_ns: int | None, may_lead: Callable[[], bool]
+    ) -> bool:
         """Run the loop in the caller's thread until something is so, or until the deadline.
 
-        False: another reader does, so this one has to wait to be woken.
+        Also until `may_lead` says no. False: another thread does, so this one has to be woken.
         """
         lead = self._lead
         if lead.is_mine() or not lead.ask():
@@ -192,20 +196,31 @@ class IoThread:
         try:
             if not lead.is_free:
                 self.wake()
-            with lead.lock:
-                try:
-                    self._begin()
-                    while not (is_ready() or self._is_ending or _is_past(deadline_ns)):
-                        self._turn(deadline_ns)
-                    lead.set_alarm()
-                finally:
-                    lead.leader = None
+            if lead.lock.acquire(timeout=_seconds_until(deadline_ns)):
+                self._lead_while(lambda: may_lead() and not is_ready(), deadline_ns)
             is_interrupted = False
         finally:
             lead.is_wanted = False
-            if is_interrupted:
-                lead.need()
+            self._give_back(is_interrupted)
         return True
+
+    def _lead_while(self, is_waiting: Callable[[], bool], deadline_ns: int | None) -> None:
+        """Do turns, at least one: who comes often and waits for nothing must not stop the loop."""
+        self._begin()
+        while is_waiting() and not self._is_ending:
+            self._turn(deadline_ns)
+            if deadline_ns is not None and time.monotonic_ns() >= deadline_ns:
+                break
+        self._lead.set_alarm()
+
+    def _give_back(self, is_interrupted: bool) -> None:
+        """Let go of the lead if this thread has it; after an interrupt the I/O thread takes it."""
+        lead = self._lead
+        if owns(lead.lock):
+            lead.leader = None
+            lead.lock.release()
+        if is_interrupted:
+            lead.need()
 
     def take_turn(self) -> None:
         """Serve what is ready in the caller's thread: it publishes, and will soon come again.
@@ -216,21 +231,21 @@ class IoThread:
         lead = self._lead
         if lead.is_mine():
             return
-        if lead.is_wanted or not lead.lock.acquire(blocking=False):
-            if lead.expect():
-                self.wake()
-            return
         is_interrupted = True
         try:
-            self._begin()
-            self._turn(0)
-            lead.set_alarm()
+            if lead.is_wanted or not lead.lock.acquire(blocking=False):
+                if lead.expect():
+                    self.wake()
+            else:
+                self._lead_while(lambda: True, 0)
             is_interrupted = False
         finally:
-            lead.leader = None
-            lead.lock.release()
-            if is_interrupted:
-                lead.need()
+            self._give_back(is_interrupted)
+
+    def nudge(self) -> None:
+        """Wake who leads in the place of this thread: it may wait for what the caller brought."""
+        if self._lead.is_wanted and not self._lead.is_mine():
+            self.wake()
 
     def need(self) -> None:
         """See to it that somebody runs the loop: the caller is about to wait for what it does."""
@@ -380,9 +395,11 @@ class IoThread:
             self._release_leavers()
 
     def _failed(self, what: str, error: BaseException) -> None:
-        """Report what was raised, unless it was meant for the thread that leads: Ctrl-C."""
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not self._thread:
+        """Report what was raised, unless it was meant for the thread that leads."""
+        is_meant = not isinstance(error, Exception)  # Ctrl-C, or `sys.exit` in a signal handler.
+        if is_meant and threading.current_thread() is not self._thread:
             self._serving = None
+            self._release_leavers()
             raise error
         self._failures.report(what, error)
 
@@ -406,5 +423,8 @@ class IoThread:
         return timers[0][0] if timers else None
 
 
-def _is_past(deadline_ns: int | None) -> bool:
-    return deadline_ns is not None and time.monotonic_ns() >= deadline_ns
+def _seconds_until(deadline_ns: int | None) -> float:
+    """Return what is left until a deadline as locks want it: -1 means for ever."""
+    if deadline_ns is None:
+        return -1
+    return min(max(deadline_ns - time.monotonic_ns(), 0) / SECOND, threading.TIMEOUT_MAX)

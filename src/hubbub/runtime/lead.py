@@ -12,7 +12,8 @@ round trip of 64 B takes 370 us with a hand-over on each side, 100 us without.
 import threading
 import time
 
-from hubbub.limits import LEAD_PATIENCE
+from hubbub.limits import LEAD_PATIENCE, SECOND
+from hubbub.runtime.ownership import make_lock
 from hubbub.runtime.poller import open_poller
 
 
@@ -26,9 +27,7 @@ class Lead:
         self.is_ending = False
         self._is_expected = False  # A publisher is on its way.
         self._is_needed = False
-        # The one who holds the lock leads. The main thread may be interrupted anywhere but between
-        # two assignments and on the way into a `with`, so those who borrow the lead use no more.
-        self.lock = threading.Lock()
+        self.lock = make_lock()  # The one who holds it leads.
         self.leader: int | None = None
         self._given_back_ns = 0
         self._parking = open_poller()
@@ -79,14 +78,19 @@ class Lead:
             takeover_ns = self._given_back_ns + LEAD_PATIENCE
             if time.monotonic_ns() >= takeover_ns:
                 return
-            self._parking.poll(takeover_ns, is_waiting=True)
+            # Not by the timer: who leads sets that, and nobody else may.
+            self._parking.wait_armed((takeover_ns - time.monotonic_ns()) / SECOND)
 
     def close(self) -> None:
         """Give the descriptors back; by who leads, so that nobody sets the alarm any more."""
         with self._parking_lock:
-            if not self._is_parking_closed:
-                self._is_parking_closed = True
-                self._parking.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Give them back where no thread runs: in a forked child, whose locks may be held."""
+        if not self._is_parking_closed:
+            self._is_parking_closed = True
+            self._parking.close()
 
     # Who borrows the lead: a reader, a publisher without room, one that is on its way.
 

@@ -123,15 +123,24 @@ class Loop:
         nobody runs the loop for a millisecond. False: the caller has to wait to be woken.
         """
         thread = self._thread
-        return thread is not None and self._may_be_led and thread.lead_until(is_ready, deadline_ns)
+        return (
+            thread is not None
+            and self._may_be_led()
+            and thread.lead_until(is_ready, deadline_ns, self._may_be_led)
+        )
 
     def take_turn(self) -> None:
         """Serve what is ready in the caller's thread: it publishes, and will soon come again."""
         thread = self._thread
-        if thread is not None and self._may_be_led:
+        if thread is not None and self._may_be_led():
             thread.take_turn()
 
-    @property
+    def nudge(self) -> None:
+        """Wake a reader that runs the loop: another thread has brought it something."""
+        thread = self._thread
+        if thread is not None:
+            thread.nudge()
+
     def _may_be_led(self) -> bool:
         """Tell whether the loop does nothing for others but the caller, or one reader beside it.
 

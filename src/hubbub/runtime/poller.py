@@ -34,7 +34,7 @@ class Poller(Protocol):
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         """Return what is ready, waiting until the deadline if `is_waiting`."""
 
-    def wait_armed(self) -> None:
+    def wait_armed(self, timeout_s: float = -1) -> None:
         """Wait for a wake-up, or for the time that another thread arms meanwhile."""
 
     def arm(self, deadline_ns: int) -> None:
@@ -91,9 +91,9 @@ class EpollPoller:
         own = self._own
         return [event for event in ready if event[0] not in own]
 
-    def wait_armed(self) -> None:
+    def wait_armed(self, timeout_s: float = _FOREVER) -> None:
         """Wait for a wake-up, or for the time that another thread arms meanwhile."""
-        self._epoll.poll(_FOREVER)
+        self._epoll.poll(timeout_s)
 
     def arm(self, deadline_ns: int) -> None:
         """End the wait of another thread at this time."""
@@ -157,7 +157,7 @@ class SelectorPoller:
             ready.append((key.fd, mask))
         return ready
 
-    def wait_armed(self) -> None:
+    def wait_armed(self, timeout_s: float = _FOREVER) -> None:
         """Wait for a wake-up, or a little: a wait under way cannot be told of a time."""
         self.poll(time.monotonic_ns() + LEAD_PATIENCE, is_waiting=True)
 

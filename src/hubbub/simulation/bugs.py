@@ -66,10 +66,10 @@ def planted(name: str) -> Iterator[Bug]:
 def request_never_repeated(sound: Method) -> Method:
     """Ask for what is missing once, and set no timer again."""
 
-    def due(self: Requester, now: int) -> list[int]:
-        frames: list[int] = sound(self, now)
+    def due(self: Requester, now: int, heard_ns: int) -> list[int]:
+        frames: list[int] = sound(self, now, heard_ns)
         if frames:
-            self.timer_ns = None
+            self.timer_ns = self._ask_ns = None
         return frames
 
     return due

@@ -90,5 +90,8 @@ class FakeNode:
     def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self.time.call_at(deadline_ns, function)
 
+    def _nudge(self) -> None:
+        return
+
     def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
         return False
