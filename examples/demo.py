@@ -2,8 +2,8 @@
 
     python examples/demo.py [--messages N] [--loss P]
 
-Every node throws away 10 % of the frames that it sends and of those that it receives, so more than
-a quarter of all frames between two of them never arrive. The subscribers check every message; the
+Every node throws away 10 % of the frames that it sends and of those that it receives, so nearly
+a fifth of all frames between two of them never arrive. The subscribers check every message; the
 verdict is theirs. All of it happens on the loopback interface of this machine.
 """
 

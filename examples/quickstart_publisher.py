@@ -3,6 +3,7 @@
 Run quickstart_subscriber.py beside it, in another terminal or on another machine of the LAN.
 """
 
+import contextlib
 import itertools
 import random
 import sys
@@ -12,7 +13,7 @@ import hubbub
 
 count = int(sys.argv[1]) if len(sys.argv) > 1 else None
 
-with hubbub.open("thermometer") as node:
+with contextlib.suppress(KeyboardInterrupt), hubbub.open("thermometer") as node:
     publisher = node.publisher("/plant/line1/temp")
     for number in itertools.count(1):
         temperature = random.gauss(21.5, 0.3)

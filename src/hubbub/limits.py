@@ -34,9 +34,9 @@ BUSY_MESSAGES: Final = 20
 HOLDBACK: Final = 1 * MS
 BACKLOG_BYTES_MAX: Final = 4 << 20
 BACKLOG_MESSAGES_MAX: Final = 65_536
-# One caller sends at most so many bursts, lest it become everybody's sender.
 # Who publishes sends what it held back; the I/O thread sees to it that nothing stays behind.
 PUBLISHER_SENDS: Final = 2 * MS + HOLDBACK // 2
+# One caller sends at most so many bursts, lest it become everybody's sender.
 FLUSH_BURSTS_MAX: Final = 4
 
 # Flow control (decision 0005).

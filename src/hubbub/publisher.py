@@ -1,7 +1,7 @@
 """HOT. What an application holds in the hand to publish.
 
 `publish` appends to the pending messages of the stream without a lock. A quiet stream is sent at
-once, in the caller's thread; a busy one when a frame is full, or by the I/O thread when the hold-
+once, in the caller's thread; a busy one when a burst is full, or by the I/O thread when the hold-
 back time is over. 0.3 us a message on a busy stream.
 """
 

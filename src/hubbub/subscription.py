@@ -5,6 +5,7 @@ or gave a callback. A slow reader is the business of its own overflow policy and
 """
 
 import asyncio
+import inspect
 import logging
 import threading
 import time
@@ -399,5 +400,9 @@ def _check_options(queue: int, overflow: str, callback: Callback | None, inline:
         raise ConfigurationError(f"overflow={overflow!r}: choose one of {known}")
     if callback is not None and not callable(callback):
         raise ConfigurationError(f"callback={callback!r}: give something that can be called")
+    if inspect.iscoroutinefunction(callback):
+        raise ConfigurationError(
+            "an async callback would never be awaited: iterate with `async for`, or give a function"
+        )
     if inline and callback is None:
         raise ConfigurationError("inline=True runs a callback on the I/O thread: give a callback")

@@ -216,6 +216,13 @@ def test_inline_without_a_callback_is_refused(node: FakeNode) -> None:
         Subscription(node, inline=True)
 
 
+def test_a_coroutine_function_is_refused_as_a_callback(node: FakeNode) -> None:
+    async def callback(message: Message) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="never be awaited"):
+        Subscription(node, callback=callback)
+
+
 def test_a_callback_must_be_callable(node: FakeNode) -> None:
     with pytest.raises(ConfigurationError, match="can be called"):
         Subscription(node, callback="print")  # type: ignore[arg-type]

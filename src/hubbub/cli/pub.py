@@ -16,7 +16,7 @@ from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import note, plural, print_json, size
-from hubbub.limits import OPENING, SECOND
+from hubbub.limits import MESSAGE_BYTES_MAX, OPENING, SECOND
 
 FLUSH_TIMEOUT_S = 10.0
 _MEETING_S = 1.2 * OPENING / SECOND
@@ -56,7 +56,11 @@ def pub(
     count: Annotated[
         int | None,
         typer.Option(
-            "--count", "-n", min=1, help="How many messages (with --stdin: at most). [default: 1]"
+            "--count",
+            "-n",
+            min=1,
+            max=sys.maxsize,
+            help="How many messages (with --stdin: at most). [default: 1]",
         ),
     ] = None,
     rate: Annotated[
@@ -68,7 +72,13 @@ def pub(
     ] = False,
     size_bytes: Annotated[
         int | None,
-        typer.Option("--size", min=0, metavar="BYTES", help="Made-up messages of this size."),
+        typer.Option(
+            "--size",
+            min=0,
+            max=MESSAGE_BYTES_MAX,
+            metavar="BYTES",
+            help="Made-up messages of this size.",
+        ),
     ] = None,
     wait_subs: Annotated[
         int,
