@@ -285,7 +285,7 @@ class Core:
         if kind in (DATA, SEGMENT):
             self.incoming.take_frame(now, peer, header, buffer, start, end)
             self._watch_streams(peer)
-            if header.flags == OPEN_BITMAP:
+            if header.flags == OPEN_BITMAP and end - start == len(buffer):
                 self._open_lane(peer, header, buffer, start)
             return
         self.express.close()
@@ -297,7 +297,7 @@ class Core:
         self.due_ns = min(self.due_ns, self._next_due(now))
 
     def _open_lane(self, peer: Peer, header: Header, buffer: bytes, start: int) -> None:
-        """Let further frames like this plain one take the express lane."""
+        """Let further frames like this plain one, which came alone, take the express lane."""
         receiver = peer.incoming.get(header.stream)
         is_calm = receiver is not None and receiver.is_reliable and not self.incoming.is_suspended
         if header.kind == DATA and is_calm:

@@ -233,8 +233,7 @@ class Receiver:
             self.extend(now, sequence)
             self.next = sequence + 1
         elif sequence in self.requester.missing:
-            self.requester.answered(now)
-            self.requester.found(sequence)
+            self.requester.repaired(now, sequence)
             self.repaired += 1
 
     def extend(self, now: int, next_sequence: int) -> None:

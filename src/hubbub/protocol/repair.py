@@ -9,14 +9,17 @@ them all:
 - when the timer fires, one NAK names every frame that may be asked for, and holds them off for
   (K + 2) GRTT, doubled after five cycles without an answer;
 - hearing another's NAK holds off the frames it names, as if we had asked;
-- a lone receiver asks again as soon as its sender has been silent for 2 ms, doubled each time: what
-  is not queued behind other frames and did not come is lost. A window that is full of frames behind
-  the missing one is such a silence, and would last as long as the hold-off.
+- a lone receiver need not wait for the hold-off, which covers frames queued on their way. Its repairs
+  come in the order it asked for them, so a repair that comes shows that those asked for before it
+  are lost: they are asked for again after the reorder tolerance. And when the sender is silent for
+  two round trips of a repair, doubled each time, whatever was asked for and did not come is lost. A
+  window that is full of frames behind the missing one is such a silence.
 
 Why not a hold-off for the whole stream: frames lost while an earlier request is under way would
 wait for its end, and at high rates that wait, not the loss, would limit the goodput.
 """
 
+from collections import deque
 from math import exp, log
 from random import Random
 from typing import Final
@@ -46,11 +49,13 @@ def draw_backoff_ns(random: Random, window_ns: int, receivers: int) -> int:
 class Missing:
     """One frame that has not come."""
 
-    __slots__ = ("due_ns", "rounds", "since_ns")
+    __slots__ = ("asked_ns", "due_ns", "request", "rounds", "since_ns")
 
     def __init__(self, now: int) -> None:
         self.since_ns = now
         self.due_ns = now  # From when on it may be asked for.
+        self.request = 0  # The number of the last request that named it,
+        self.asked_ns = 0  # and when the first one did.
         self.rounds = 0
 
 
@@ -58,8 +63,8 @@ class Requester:
     """Decides when this receiver asks its sender for which frames."""
 
     __slots__ = (
-        "_ask_ns", "grtt_ns", "missing", "random", "receivers", "requests", "suppressed",
-        "timer_ns", "tolerance_ns", "unanswered",
+        "_ask_ns", "_under_way", "grtt_ns", "missing", "random", "receivers", "repair_ns",
+        "requests", "suppressed", "timer_ns", "tolerance_ns", "unanswered",
     )  # fmt: skip
 
     def __init__(self, random: Random, tolerance_ns: int) -> None:
@@ -70,6 +75,9 @@ class Requester:
         self.receivers = 1
         self.timer_ns: int | None = None  # When to look whether to ask,
         self._ask_ns: int | None = None  # and when to ask also without a silence.
+        # What a lone receiver asked for, in that order: request, frame. Repairs come in it, too.
+        self._under_way: deque[tuple[int, int]] = deque()
+        self.repair_ns = GRTT_FLOOR // 2  # How long a repair takes, of late.
         self.unanswered = 0
         self.requests = 0
         self.suppressed = 0
@@ -87,9 +95,29 @@ class Requester:
         self.unanswered = 0
         if not self.missing:
             self.timer_ns = self._ask_ns = None
+            self._under_way.clear()
         return True
 
-    def answered(self, now: int) -> None:
+    def repaired(self, now: int, sequence: int) -> None:
+        """Take a missing frame that came, and learn from it what of the others is lost."""
+        missing = self.missing[sequence]
+        self._answered(now)
+        if missing.request and self.receivers <= 1:
+            self.repair_ns += (now - missing.asked_ns - self.repair_ns) // 4
+            self._ask_for_overtaken(now, (missing.request, sequence))
+        self.found(sequence)
+
+    def _ask_for_overtaken(self, now: int, came: tuple[int, int]) -> None:
+        """Ask again for what was asked for before the repair that has just come."""
+        overtaken = self._under_way
+        while overtaken and overtaken[0] <= came:
+            request, sequence = overtaken.popleft()
+            missing = self.missing.get(sequence)
+            if missing is not None and missing.request == request and sequence != came[1]:
+                missing.due_ns = now + self.tolerance_ns
+                self._arm(missing.due_ns)
+
+    def _answered(self, now: int) -> None:
         """Hear the sender again: what was held off ever longer may be asked for soon."""
         if self.unanswered > UNANSWERED_CYCLES:
             self.unanswered = 0
@@ -149,7 +177,22 @@ class Requester:
         for sequence in frames:
             missing = self.missing[sequence]
             missing.due_ns = due
+            missing.request = self.requests
+            missing.asked_ns = missing.asked_ns or now
             missing.rounds += 1
+        if self.receivers <= 1:
+            self._under_way.extend((self.requests, sequence) for sequence in frames)
+            if len(self._under_way) > 2 * len(self.missing):
+                self._forget_superseded()
+
+    def _forget_superseded(self) -> None:
+        """Keep of what is under way only the last request of each frame that is still missing."""
+        missing = self.missing
+        self._under_way = deque(
+            (request, sequence)
+            for request, sequence in self._under_way
+            if sequence in missing and missing[sequence].request == request
+        )
 
     def given_up(self, now: int, rounds: int, time_ns: int) -> list[int]:
         """Return the frames that were asked for too often or for too long."""
@@ -167,9 +210,9 @@ class Requester:
 
     def _silence_ns(self) -> int:
         """Return the silence after which what was asked for did not come."""
-        if self.receivers > 1 or not self.unanswered:
+        if self.receivers > 1 or not self._under_way:
             return _NEVER
-        return GRTT_FLOOR << min(self.unanswered - 1, 8)
+        return max(GRTT_FLOOR, 2 * self.repair_ns) << min(max(self.unanswered - 1, 0), 8)
 
     def _backoff_ns(self) -> int:
         if self.receivers <= 1:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from hubbub.limits import (
     FRAME_COST_BYTES,
+    GRTT_FLOOR,
     TAIL_HEARTBEAT,
     TAIL_HEARTBEAT_CEILING,
     US,
@@ -286,7 +287,9 @@ class Sender:
         assert self.flow is not None and self.cache is not None
         if sequence in self.repairs:
             return 0
-        if now - self.repaired_ns.get(sequence, -self.flow.grtt_ns) < self.flow.grtt_ns:
+        # A lone receiver knows when a repair is lost; the requests of many cross each other.
+        linger_ns = GRTT_FLOOR if len(self.flow.receivers) == 1 else self.flow.grtt_ns
+        if now - self.repaired_ns.get(sequence, -linger_ns) < linger_ns:
             return 0  # It is on its way.
         size = body_bytes(self.cache.bodies[sequence])
         self.repairs[sequence] = None

@@ -103,8 +103,7 @@ def test_after_an_answer_what_was_held_off_for_long_is_asked_for_soon() -> None:
     for _ in range(12):
         now, _ = fire(requester)
     assert requester.missing[6].due_ns - now > 10 * GRTT_FLOOR
-    requester.answered(now)
-    requester.found(5)
+    requester.repaired(now, 5)
     later, frames = fire(requester)
     assert frames == [6] and later - now <= 2 * GRTT_START + TOLERANCE
 
@@ -120,6 +119,43 @@ def test_lone_receiver_asks_again_when_its_sender_is_silent() -> None:
     assert requester.due(requester.timer_ns, asked + GRTT_FLOOR - 1) == [5, 6]
     again = requester.timer_ns
     assert again == asked + 4 * GRTT_FLOOR - 1, "twice as patient"
+
+
+def test_repair_that_comes_shows_that_those_asked_for_before_it_are_lost() -> None:
+    requester = make()
+    requester.grtt_ns = 50 * MS
+    requester.miss(0, 5, 8)
+    asked, _ = fire(requester)
+    requester.miss(asked, 20, 21)
+    fire(requester)
+    came = asked + 3 * MS
+    requester.repaired(came, 6)
+    assert fire(requester) == (came + TOLERANCE, [5]), "7 and 20 may still come"
+    requester.repaired(came + 2 * MS, 20)
+    assert fire(requester) == (came + 2 * MS + TOLERANCE, [7]), "5 was asked for again after 20"
+
+
+def test_lone_receiver_is_as_patient_as_repairs_take() -> None:
+    requester = make()
+    requester.grtt_ns = 100 * MS
+    now = 0
+    for sequence in range(20):
+        requester.miss(now, sequence, sequence + 1)
+        asked, _ = fire(requester)
+        now = asked + 20 * MS
+        requester.repaired(now, sequence)
+    requester.miss(now, 100, 101)
+    asked, _ = fire(requester)
+    assert requester.due(asked + 35 * MS, asked) == []
+    assert requester.due(asked + 41 * MS, asked) == [100]
+
+
+def test_unanswered_requests_do_not_pile_up() -> None:
+    requester = make()
+    requester.miss(0, 0, 100)
+    for _ in range(50):
+        fire(requester)
+    assert len(requester._under_way) <= 300
 
 
 def test_receiver_in_a_group_waits_for_the_holdoff_also_in_silence() -> None:
