@@ -129,12 +129,12 @@ class Connection:
         return is_typed and sink.schema.hash != topic.schema_hash
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until all receivers have everything."""
+        """Wait until all receivers have everything; False: not in time, or one was lost before."""
         outgoing = self.driver.core.outgoing
         for sender in outgoing.senders.values():
             sender.framer.hold_until_ns = 0
         self.driver.flush(monotonic_ns())
-        return self.driver.wait(outgoing.is_settled, timeout)
+        return self.driver.wait(outgoing.is_settled, timeout) and outgoing.is_delivered()
 
     def close(self, linger_ms: float | None = None) -> None:
         """Leave the channel; what is pending is sent, repairs are served for a while."""

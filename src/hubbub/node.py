@@ -281,7 +281,10 @@ class Node(Closing):
     # The end, and what is known.
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything published is with all receivers; False: not within the timeout."""
+        """Wait until everything published is with all receivers.
+
+        False: not within the timeout, or a receiver was lost before it had everything.
+        """
         self._refuse_closed()
         deadline = None if timeout is None else monotonic() + timeout
         for connection in self.channels:

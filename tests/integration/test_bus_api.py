@@ -125,6 +125,20 @@ def test_async_iteration_receives_everything_in_order() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
+def test_node_and_subscription_close_at_the_end_of_async_with() -> None:
+    place = fresh_place()
+
+    async def scenario() -> None:
+        async with place.open("n") as node, node.subscribe("/x") as subscription:
+            assert node.publish("/x", b"1") == 1
+            message = await subscription.receive_async()
+            assert message is not None and message.payload == b"1"
+        with pytest.raises(hubbub.ClosedError):
+            node.publish("/x", b"2")
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
 def test_cancelled_receive_loses_nothing_and_leaves_no_waiter() -> None:
     place = fresh_place()
 

@@ -184,6 +184,34 @@ def test_reader_that_has_enough_ends_the_subscriber_in_silence(bus: Bus) -> None
         assert subscriber.stderr.read() == b""
 
 
+def test_disk_that_is_full_is_one_line_and_exit_code_2(bus: Bus) -> None:
+    with open("/dev/full", "wb") as full:
+        subscriber = subprocess.Popen(
+            [*COMMAND, "sub", "/full", "-n", "1"], env=bus.environment,
+            stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    bus.run("pub", "/full", "x", "-w", "1")
+    _, err = subscriber.communicate(timeout=TIMEOUT_S)
+    assert (subscriber.returncode, one_line(err)) == (
+        2, "hubbub: cannot write what came: No space left on device\n",
+    )  # fmt: skip
+
+
+def test_receiver_that_was_killed_is_not_counted_as_served(bus: Bus) -> None:
+    with (
+        bus.start("sub", "/doomed") as subscriber,
+        bus.start("pub", "/doomed", "x", "-r", "1000", "-w", "1", "--json") as publisher,
+    ):
+        assert subscriber.stdout is not None and subscriber.stdout.readline()
+        subscriber.kill()
+        subscriber.wait()
+        time.sleep(0.2)
+        publisher.send_signal(signal.SIGINT)
+        code, out, err = finish(publisher)
+    assert (code, json.loads(out)["is_confirmed"]) == (130, False)
+    assert "not every receiver confirmed everything" in err
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
 )
@@ -373,6 +401,13 @@ def test_doctor_says_it_to_people(bus: Bus) -> None:
 
 
 # The command itself.
+
+
+def test_package_is_the_command(bus: Bus) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "hubbub", "--version"], capture_output=True, check=True
+    )
+    assert run.stdout == bus.run("--version").stdout != b""
 
 
 def test_version_is_that_of_the_package(bus: Bus) -> None:

@@ -43,7 +43,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     ({"simulation"}, FOUNDATION | PURE),
     (SHELL, FOUNDATION | PURE),
     (API, FOUNDATION | PURE | SHELL),
-    ({"cli"}, FOUNDATION | PURE | SHELL | API | {"simulation"}),
+    ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | {"simulation"}),
 ]
 
 # Clocks, input and output, threads and entropy, under whatever name they come.

@@ -16,7 +16,10 @@ def main() -> None:
     if any(find_spec(package) is None for package in ("typer", "rich")):
         print(MISSING, file=sys.stderr)
         raise SystemExit(2)
-    import_module("hubbub.cli.app").run()
+    try:
+        import_module("hubbub.cli.app").run()
+    except KeyboardInterrupt:  # While it was still starting: a command ends in its own way.
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import NoReturn
 import hubbub
 from hubbub.cli.terminal import escape
 
+EXIT_FAILED = 2
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143

@@ -13,7 +13,7 @@ import typer
 import hubbub
 from hubbub.cli.formats import Write, message_json, message_line
 from hubbub.cli.options import Domain, Interface, Log
-from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
 QUEUE_MESSAGES = 100_000
@@ -92,9 +92,18 @@ def _follow(
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has enough. Nothing more can be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        _discard_output()
+        note(f"cannot write what came: {error.strerror}")
+        return EXIT_FAILED
     return 1 if seen < (count or 1) else 0
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter ends quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write_all(

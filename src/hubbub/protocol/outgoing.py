@@ -230,5 +230,10 @@ class Outgoing:
             sender.framer.has_work for sender in self.senders.values()
         ) and self.flow.is_acknowledged(self.reliable.next_sequence)
 
+    def is_delivered(self) -> bool:
+        """Tell whether also nobody was lost who still lacked something."""
+        end = self.reliable.next_sequence
+        return all(state.contiguous >= end for state in self.flow.receivers.values())
+
     def _send_grant(self, peer: Peer, body: bytes) -> None:
         self.endpoint.send(peer.address, GRANT, 0, body)

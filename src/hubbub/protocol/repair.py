@@ -9,11 +9,11 @@ them all:
 - when the timer fires, one NAK names every frame that may be asked for, and holds them off for
   (K + 2) GRTT, doubled after five cycles without an answer;
 - hearing another's NAK holds off the frames it names, as if we had asked;
-- a lone receiver need not wait for the hold-off, which covers frames queued on their way. Its repairs
-  come in the order it asked for them, so a repair that comes shows that those asked for before it
-  are lost: they are asked for again after the reorder tolerance. And when the sender is silent for
-  two round trips of a repair, doubled each time, whatever was asked for and did not come is lost. A
-  window that is full of frames behind the missing one is such a silence.
+- a lone receiver need not wait for the hold-off, which covers frames queued on their way. Its
+  repairs come in the order it asked for them, so one that comes shows that those asked for before
+  it are lost: they are asked for again after the reorder tolerance. And when the sender is silent
+  for two round trips of a repair, doubled each time, whatever was asked for and did not come is
+  lost. A window that is full of frames behind the missing one is such a silence.
 
 Why not a hold-off for the whole stream: frames lost while an earlier request is under way would
 wait for its end, and at high rates that wait, not the loss, would limit the goodput.
