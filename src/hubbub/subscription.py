@@ -205,6 +205,11 @@ class Subscription(Closing):
         return self._received + (0 if self._express is None else self._express.at_once)
 
     @property
+    def is_awaited(self) -> bool:
+        """Tell whether a thread or coroutine waits for the next message."""
+        return bool(self._waiters.waiting)
+
+    @property
     def is_closed(self) -> bool:
         """Tell whether nothing more will come."""
         return self._closed_reason is not None

@@ -68,3 +68,10 @@ class Probe:
     def close(self) -> None:
         self.inside.close()
         self.outside.close()
+
+
+class Reader:
+    """A subscription, as the loop sees it."""
+
+    def __init__(self, *, is_awaited: bool = False) -> None:
+        self.is_awaited = is_awaited

@@ -14,14 +14,14 @@ import pytest
 from hubbub.limits import SECOND
 from hubbub.runtime.loop import Loop
 from tests.integration.bus import fresh_place
-from tests.integration.probe import PATIENCE_S, Probe
+from tests.integration.probe import PATIENCE_S, Probe, Reader
 
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
     """A loop with one subscription, so that its reader may lead."""
     loop = Loop()
-    loop.subscriptions.add("the only one")
+    loop.subscriptions.add(Reader())
     yield loop
     loop.close_at_exit()
     assert loop.statistics().attachments == 0
@@ -132,7 +132,7 @@ def test_a_second_reader_is_told_to_wait(loop: Loop, probe: Probe) -> None:
 
 
 def test_nobody_leads_where_others_read_too(loop: Loop, probe: Probe) -> None:
-    loop.subscriptions.add("another")
+    loop.subscriptions.add(Reader())
     assert not loop.lead_until(lambda: True, None)
 
 
@@ -146,7 +146,7 @@ def test_a_callback_of_the_reader_that_leads_cannot_lead_again(loop: Loop, probe
 
 def test_a_reader_that_leads_returns_when_the_last_attachment_leaves() -> None:
     loop, probe = Loop(), Probe()
-    loop.subscriptions.add("the only one")
+    loop.subscriptions.add(Reader())
     loop.attach(probe)
     timer = threading.Timer(0.05, loop.detach, (probe,))
     timer.start()

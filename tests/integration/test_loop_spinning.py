@@ -1,13 +1,15 @@
 """The I/O thread while it spins."""
 
 import time
+from typing import Any
 
 import pytest
 
 from hubbub.limits import MS, SECOND
 from hubbub.runtime import lateness
 from hubbub.runtime.loop import Loop
-from tests.integration.test_loop import PATIENCE_S, Probe
+from hubbub.runtime.spin import Spin
+from tests.integration.probe import PATIENCE_S, Probe, Reader
 
 
 def test_deadline_that_comes_while_the_thread_spins_is_not_slept_through(
@@ -17,6 +19,7 @@ def test_deadline_that_comes_while_the_thread_spins_is_not_slept_through(
     monkeypatch.setattr(lateness, "LATENESS_TICK", 3600 * SECOND)
     for _ in range(5):
         loop, probe = Loop(), Probe()
+        loop.callbacks.add(Reader())
         loop.attach(probe, spin_us=50_000)
         try:
             probe.deadline_ns = time.monotonic_ns() + 40 * MS
@@ -30,3 +33,31 @@ def test_deadline_that_comes_while_the_thread_spins_is_not_slept_through(
         finally:
             loop.detach(probe)
             probe.close()
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_io_thread_spins_only_where_somebody_waits_for_what_it_brings(
+    monkeypatch: pytest.MonkeyPatch, is_awaited: bool
+) -> None:
+    looks: list[int] = []
+    whole = Spin.look
+
+    def look(self: Spin, now: int, *others: Any) -> Any:
+        looks.append(now)
+        return whole(self, now, *others)
+
+    monkeypatch.setattr(Spin, "look", look)
+    loop, probe = Loop(), Probe()
+    loop.subscriptions.add(Reader(is_awaited=is_awaited))
+    loop.attach(probe, spin_us=1_000)
+    try:
+        for count in range(1, 4):
+            probe.outside.send(b"x")
+            end_s = time.monotonic() + PATIENCE_S
+            while len(probe.received) < count:
+                assert time.monotonic() < end_s, "it was not served"
+                time.sleep(0.001)
+    finally:
+        loop.detach(probe)
+        probe.close()
+    assert bool(looks) == is_awaited

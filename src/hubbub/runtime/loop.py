@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from hubbub.errors import ClosedError
 from hubbub.limits import DETACH_TIMEOUT_S, MS, SWITCH_INTERVAL_MS, US
@@ -37,6 +38,14 @@ class LoopStatistics:
     late_ms_max: float
 
 
+class Reader(Protocol):
+    """A subscription, as the loop sees it."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Tell whether somebody waits for its next message."""
+
+
 class Loop:
     """Serve attachments on one thread. Every method may be called from any thread."""
 
@@ -47,8 +56,8 @@ class Loop:
         self._switch_interval = SwitchInterval()
         self._counters = Counters()
         self._failures = Failures()
-        self.subscriptions: set[object] = set()  # Open ones, of all nodes,
-        self.callbacks: set[object] = set()  # and those of them that have a callback.
+        self.subscriptions: set[Reader] = set()  # Open ones, of all nodes,
+        self.callbacks: set[Reader] = set()  # and those of them that have a callback.
 
     def attach(
         self,
@@ -120,7 +129,7 @@ class Loop:
         """Run the loop in the caller's thread until something is so, or until the deadline.
 
         For one that would only wait for the I/O thread, where nobody else does: between two calls
-        nobody runs the loop for a millisecond. False: the caller has to wait to be woken.
+        nobody runs the loop for 4 ms. False: the caller has to wait to be woken.
         """
         thread = self._thread
         return (
@@ -147,6 +156,10 @@ class Loop:
         An inline callback must not run in a thread of the application, which may hold locks.
         """
         return len(self.subscriptions) <= 1 and not self.callbacks
+
+    def _is_awaited(self) -> bool:
+        """Tell whether somebody waits for what the I/O thread will bring, and cannot lead."""
+        return bool(self.callbacks) or any(one.is_awaited for one in tuple(self.subscriptions))
 
     def is_loop_thread(self) -> bool:
         """Tell whether the caller runs the loop just now: a callback on the I/O thread."""
@@ -208,7 +221,7 @@ class Loop:
 
     def _start_with(self, attachment: Attachment) -> IoThread:
         """Start a thread with its first attachment; leave nothing behind if that fails."""
-        thread = IoThread(self._counters, self._failures)
+        thread = IoThread(self._counters, self._failures, self._is_awaited)
         try:
             thread.attach(attachment)
             thread.start()
