@@ -113,6 +113,7 @@ SPIN_US: Final = 300
 SPIN_US_MAX: Final = 10_000
 # A reader that ran the loop may be away so long before the I/O thread takes over.
 LEAD_PATIENCE: Final = 4 * MS
+LEAD_PATIENCE_MAX: Final = 30 * MS  # If it gets on with what it has.
 # The loop looks at its own lateness so often when nothing else is due.
 LATENESS_TICK: Final = 100 * MS
 LATENESS_REPORT: Final = 1 * SECOND

@@ -75,3 +75,4 @@ class Reader:
 
     def __init__(self, *, is_awaited: bool = False) -> None:
         self.is_awaited = is_awaited
+        self.pending = 0

@@ -8,10 +8,12 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
 from hubbub.limits import SECOND
+from hubbub.runtime import lead
 from hubbub.runtime.loop import Loop
 from tests.integration.bus import fresh_place
 from tests.integration.probe import PATIENCE_S, Probe, Reader
@@ -66,12 +68,36 @@ def test_after_a_reader_has_gone_the_io_thread_serves(loop: Loop, probe: Probe) 
     assert served_by != [threading.get_ident()]
 
 
+def test_a_reader_that_gets_on_with_what_it_has_may_be_away_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class GettingOn(Reader):
+        """Each look at it finds one message less."""
+
+        pending = property(lambda self: next(self._counts), lambda self, _: None)
+        _counts = count(1 << 30, -1)
+
+    monkeypatch.setattr(lead, "LEAD_PATIENCE_MAX", int(0.2 * SECOND))
+    loop, probe = Loop(), Probe()
+    loop.subscriptions.add(GettingOn())
+    loop.attach(probe)
+    try:
+        assert loop.lead_until(lambda: True, None)
+        before = time.monotonic()
+        probe.outside.send(b"1")
+        probe.wait()
+        assert time.monotonic() - before >= 0.19, "not before all patience has come to its end"
+    finally:
+        loop.detach(probe)
+        probe.close()
+
+
 def test_a_reader_that_comes_back_at_once_keeps_the_lead(loop: Loop, probe: Probe) -> None:
     served_by: list[int] = []
     probe.on_readable = lambda: served_by.append(threading.get_ident())
-    for count in range(1, 201):
+    for number in range(1, 201):
         probe.outside.send(b"x")
-        assert loop.lead_until(lambda count=count: len(served_by) >= count, deadline())
+        assert loop.lead_until(lambda number=number: len(served_by) >= number, deadline())
     # A busy machine may keep the reader away for a millisecond now and then.
     assert served_by.count(threading.get_ident()) > 100
 

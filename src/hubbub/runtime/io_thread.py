@@ -77,7 +77,11 @@ class IoThread:
     """Wait, and call attachments one at a time."""
 
     def __init__(
-        self, counters: Counters, failures: Failures, is_awaited: Callable[[], bool]
+        self,
+        counters: Counters,
+        failures: Failures,
+        is_awaited: Callable[[], bool],
+        gets_on: Callable[[], bool],
     ) -> None:
         self.attachments: dict[Attachment, list[int]] = {}
         self._counters = counters
@@ -90,7 +94,7 @@ class IoThread:
         self._is_woken = False
         self._spin = Spin(self._poller, lambda: self._is_woken)
         self._is_ending = False
-        self._lead = Lead()
+        self._lead = Lead(gets_on)
         self._lateness = Lateness(time.monotonic_ns())
         self._led_by: int | None = None
         self._hot: Attachment | None = None  # Who had something to read last.

@@ -45,6 +45,10 @@ class Reader(Protocol):
     def is_awaited(self) -> bool:
         """Tell whether somebody waits for its next message."""
 
+    @property
+    def pending(self) -> int:
+        """Return how many messages are not yet handed out."""
+
 
 class Loop:
     """Serve attachments on one thread. Every method may be called from any thread."""
@@ -54,6 +58,7 @@ class Loop:
         self._thread: IoThread | None = None
         self._is_poisoned = False
         self._switch_interval = SwitchInterval()
+        self._pending = 0  # Messages, when it was last asked whether the reader gets on.
         self._counters = Counters()
         self._failures = Failures()
         self.subscriptions: set[Reader] = set()  # Open ones, of all nodes,
@@ -161,6 +166,11 @@ class Loop:
         """Tell whether somebody waits for what the I/O thread will bring, and cannot lead."""
         return bool(self.callbacks) or any(one.is_awaited for one in tuple(self.subscriptions))
 
+    def _reader_gets_on(self) -> bool:
+        """Tell whether the reader has taken messages since the last question, and has more."""
+        before, self._pending = self._pending, sum(one.pending for one in tuple(self.subscriptions))
+        return 0 < self._pending != before
+
     def is_loop_thread(self) -> bool:
         """Tell whether the caller runs the loop just now: a callback on the I/O thread."""
         thread = self._thread
@@ -221,7 +231,7 @@ class Loop:
 
     def _start_with(self, attachment: Attachment) -> IoThread:
         """Start a thread with its first attachment; leave nothing behind if that fails."""
-        thread = IoThread(self._counters, self._failures, self._is_awaited)
+        thread = IoThread(self._counters, self._failures, self._is_awaited, self._reader_gets_on)
         try:
             thread.attach(attachment)
             thread.start()
