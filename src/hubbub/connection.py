@@ -65,11 +65,14 @@ class Connection:
         )  # fmt: skip
         self.name = link.channel
         dispatcher = Dispatcher(self._match, self._emit)
-        self.driver = Driver(core, link, shared(), dispatcher, node._forked)
+        local = node._open_local(core.endpoint) if "local" in node.links else None
+        self.driver = Driver(core, link, shared(), dispatcher, node._forked, local)
 
     def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
         """Begin to send and receive."""
         self.driver.loop.attach(self.driver, switch_interval_ms, spin_us)
+        if self.driver.pipes is not None:
+            self.driver.loop.attach(self.driver.pipes, switch_interval_ms, spin_us)
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces)
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)

@@ -31,7 +31,7 @@ class PeerJoined(Event):
 
 @dataclass(frozen=True, slots=True)
 class PeerLeft(Event):
-    """A node is gone; `reason` is `closed`, `timeout` or `restarted`."""
+    """A node is gone; `reason` is `closed`, `timeout`, `died` (killed) or `restarted`."""
 
     peer: Source
     reason: str

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from hubbub.channel import Channel
 from hubbub.closing import Closing
 from hubbub.connection import Connection, Sink
-from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event
 from hubbub.limits import QUEUE_MESSAGES
+from hubbub.links import local
 from hubbub.links.faults import Faults
-from hubbub.protocol.endpoint import Identity
+from hubbub.links.local import LocalLink
+from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.runtime.listeners import Listener, Listeners
@@ -28,6 +30,7 @@ from hubbub.subscription import Subscription
 
 _LAST_CALLBACKS_S = 0.2
 _log = logger_of("subscription")
+_links = logger_of("connection")
 
 
 class PatternHandle(NamedTuple):
@@ -59,6 +62,7 @@ class Node(Closing):
         *,
         interface: str | None,
         loopback: bool,
+        links: tuple[str, ...],
         faults: Faults | None,
         link_options: dict[str, Any],
         delivery_threads_max: int,
@@ -71,6 +75,7 @@ class Node(Closing):
         self.identity = identity
         self.settings = settings
         self.loopback = loopback
+        self.links = links
         self._interface = interface
         self._faults = faults
         self._link_options = link_options
@@ -99,7 +104,7 @@ class Node(Closing):
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         connection = Connection(self, channel)
         if self._connections.setdefault(channel.name, connection) is not connection:
-            connection.driver.link.close()
+            connection.driver.finish("never started")
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         self._listeners.add(on_event, channel=connection.name, owner=connection)
         connection.start(self._switch_interval_ms, self._spin_us)
@@ -113,6 +118,19 @@ class Node(Closing):
         if channel.name in self._left:
             return replace(self.identity, incarnation=SystemRandom().getrandbits(64))
         return self.identity
+
+    @staticmethod
+    def _open_local(endpoint: Endpoint) -> LocalLink | None:
+        """Open the pipes of a channel; without them everything goes the longer way."""
+        if not local.is_supported():
+            return None
+        try:
+            return LocalLink(
+                endpoint.key, endpoint.domain, endpoint.channel, local.runtime_directory()
+            )
+        except LinkError as error:
+            _links.warning("no local link: %s", error)
+            return None
 
     @property
     def channels(self) -> tuple[Connection, ...]:

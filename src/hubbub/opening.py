@@ -23,6 +23,7 @@ from hubbub.protocol.settings import make_settings
 from hubbub.runtime.logs import set_log
 
 NODE_ID_BYTES = 12
+LINKS = ("local", "multicast")
 
 
 def open(
@@ -32,6 +33,7 @@ def open(
     interface: str | None = None,
     channels: Iterable[Channel] | None = None,
     loopback: bool = True,
+    links: Iterable[str] | None = None,
     faults: Faults | None = None,
     node_id: bytes | str | None = None,
     key_file: str | None = None,
@@ -53,7 +55,9 @@ def open(
 
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
-    its own subscriptions. `faults` mistreats frames on purpose. Further options are those of
+    its own subscriptions. `links` are the ways that messages may take, "local" and "multicast"
+    by default. `faults` mistreats the frames of multicast on purpose, and makes that the only link
+    unless `links` says otherwise. Further options are those of
     `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LOG.
     """
     _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
@@ -73,6 +77,7 @@ def open(
         settings,
         interface=interface or os.environ.get("HUBBUB_INTERFACE"),
         loopback=loopback,
+        links=_links(links, faults),
         faults=faults,
         link_options={
             "frame_bytes_max": frame_bytes_max,
@@ -93,6 +98,21 @@ def open(
         node.close(0)
         raise
     return node
+
+
+def _links(links: Iterable[str] | None, faults: Faults | None) -> tuple[str, ...]:
+    """Check which links may be used."""
+    if links is None and (listed := os.environ.get("HUBBUB_LINKS")):
+        links = listed.split(",")
+    if links is None:
+        return LINKS if faults is None else ("multicast",)
+    chosen = (links,) if isinstance(links, str) else tuple(links)
+    for link in chosen:
+        if link not in LINKS:
+            raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
+    if "multicast" not in chosen:
+        raise ConfigurationError(f"links={chosen!r}: nodes find each other by multicast; add it")
+    return chosen
 
 
 def _refuse_key(key_file: str | None) -> None:

@@ -6,8 +6,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hubbub.limits import MS
+from hubbub.links.local import LocalStatistics
 from hubbub.links.statistics import LinkStatistics
 from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import LOCAL, MULTICAST
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
@@ -42,6 +44,8 @@ class PeerStatistics:
     host: str
     pid: int
     address: str
+    link: str
+    """How what is for this peer alone goes: `local` or `multicast` (and its unicast)."""
     is_present: bool
     heard_ms_ago: float
     missing_frames: int
@@ -78,6 +82,7 @@ class ChannelStatistics:
     peers: tuple[PeerStatistics, ...]
     topics: tuple[TopicStatistics, ...]
     link: LinkStatistics
+    local: LocalStatistics | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
         peers=tuple(_describe_peer(core, peer) for peer in peers if peer.is_known),
         topics=_describe_topics(core, peers),
         link=driver.link.statistics(),
+        local=None if driver.local is None else driver.local.statistics(),
     )
 
 
@@ -131,7 +137,8 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         id=peer.source.id.hex(),
         host=peer.host,
         pid=peer.pid,
-        address=f"{peer.address[0]}:{peer.address[1]}",
+        address=peer.place,
+        link=MULTICAST if peer.pipe is None else LOCAL,
         is_present=peer.is_present,
         heard_ms_ago=(core.endpoint.now - peer.heard_ns) / MS,
         missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),

@@ -119,7 +119,7 @@ def _peer_faults(peer: Peer) -> list[str]:
     patterns = sum(len(hello.patterns) for hello in peer.hello_parts.values())
     found = {
         "early": peer.early_bytes > 1 << 20,
-        "early sum": peer.early_bytes != sum(len(frame) for _, frame in peer.early),
+        "early sum": peer.early_bytes != sum(len(frame) for _, frame, _ in peer.early),
         "name": len(peer.source.name) > NODE_NAME_BYTES_MAX,
         "control characters": any(ord(character) < 32 for character in peer.source.name),
         "patterns": patterns > PATTERNS_MAX,

@@ -40,6 +40,7 @@ class Place(NamedTuple):
         options.setdefault("channels", [hubbub.Channel(self.group, self.port)])
         options.setdefault("domain", self.domain)
         options.setdefault("interface", "127.0.0.1")
+        options.setdefault("links", ["multicast"])
         return hubbub.open(name, **options)
 
 

@@ -19,8 +19,8 @@ from hubbub.limits import (
     WINDOW_BYTES,
     WINDOW_BYTES_MIN,
 )  # fmt: skip
-from hubbub.protocol.burst import Address, Burst
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.burst import Address, Burst, Pipes
+from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery
 from hubbub.protocol.discovery import Discovery, Interest
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.express import Express
@@ -221,6 +221,37 @@ class Core:
             if self.outgoing.reliable.is_held and self.outgoing.has_work(now):
                 self.discovery.look_longer(now)
 
+    # Pipes.
+
+    def open_pipe(self, now: int, key: bytes) -> None:
+        """Use a pipe to the node of this key from now on, and introduce ourselves by it."""
+        self.endpoint.now = now
+        pipe = self.endpoint.pipes[key] = Pipes((key,))
+        peer = self.peers.get(key)
+        if peer is not None:
+            peer.pipe = pipe
+        self._reroute(now)
+        self.discovery.introduce(pipe)
+
+    def close_pipe(self, now: int, key: bytes, *, is_dead: bool) -> None:
+        """Use it no more; `is_dead`: the process at the other end has ended."""
+        self.endpoint.now = now
+        self.endpoint.pipes.pop(key, None)
+        peer = self.peers.get(key)
+        if peer is not None:
+            peer.pipe = None
+            if is_dead:
+                self.membership.bury(now, peer)
+            elif isinstance(peer.address, Pipes):
+                self.membership.lose(now, peer)
+        self._reroute(now)
+
+    def _reroute(self, now: int) -> None:
+        for stream in self.outgoing.senders:
+            self.outgoing.grants.reroute(stream)
+        self.express.close()
+        self._changed(now)
+
     # What arrives.
 
     def receive(self, now: int, buffer: bytes, segment_bytes: int, source: Address) -> None:
@@ -235,6 +266,7 @@ class Core:
                 if due_ns < self.due_ns:
                     self.due_ns = due_ns
                 return
+        endpoint.link = LOCAL if isinstance(source, Pipes) else MULTICAST
         size = len(buffer)
         step = segment_bytes or size or 1
         for start in range(0, size, step):
@@ -277,7 +309,7 @@ class Core:
             if peer.want_ns is not None:
                 self.due_ns = min(self.due_ns, peer.want_ns)
         peer.heard_ns = now
-        if peer.address != source:
+        if peer.address != source and not isinstance(source, Pipes):
             peer.address = source
         if peer.lost_ns is not None:
             self.membership.welcome_back(now, peer)
@@ -286,7 +318,7 @@ class Core:
             self.incoming.take_frame(now, peer, header, buffer, start, end)
             self._watch_streams(peer)
             if header.flags == OPEN_BITMAP and end - start == len(buffer):
-                self._open_lane(peer, header, buffer, start)
+                self._open_lane(peer, header, buffer, start, source)
             return
         self.express.close()
         handler = _HANDLERS.get(kind)
@@ -296,13 +328,15 @@ class Core:
             self.endpoint.drops["malformed"] += 1
         self.due_ns = min(self.due_ns, self._next_due(now))
 
-    def _open_lane(self, peer: Peer, header: Header, buffer: bytes, start: int) -> None:
+    def _open_lane(
+        self, peer: Peer, header: Header, buffer: bytes, start: int, source: Address
+    ) -> None:
         """Let further frames like this plain one, which came alone, take the express lane."""
         receiver = peer.incoming.get(header.stream)
         is_calm = receiver is not None and receiver.is_reliable and not self.incoming.is_suspended
         if header.kind == DATA and is_calm:
             assert receiver is not None
-            self.express.open(buffer, start, peer, receiver)
+            self.express.open(buffer, start, peer, receiver, source)
 
     def _watch_streams(self, peer: Peer) -> None:
         """Lower the deadline to the timers that a data frame may have set."""
@@ -369,7 +403,7 @@ class Core:
     def _take_want(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         want = control.decode(Want, body)
         if want is not None and want.target == self.endpoint.key:
-            self.discovery.reply(now, peer.address)
+            self.discovery.reply(now, peer.reach)
         return want is not None
 
     def _take_grant(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:

@@ -1,9 +1,13 @@
 """What the core hands to the application: runs of messages in order, not single messages."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from hubbub.message import Source
+
+MULTICAST: Final = "multicast"
+LOCAL: Final = "local"
+LOOPBACK: Final = "loopback"
 
 
 class DeliveredTopic(Protocol):

@@ -149,7 +149,7 @@ class Discovery:
         if not hello.is_reply and crc32(own_key) not in hello.known:
             delay_max = min(REPLY_DELAY_MAX, REPLY_DELAY_PER_PEER * len(self.peers))
             delay = self.random.randrange(delay_max) if delay_max else 0
-            self.replies.setdefault(peer.address, now + delay)
+            self.replies.setdefault(peer.reach, now + delay)
         peer.introduce(hello)
         if hello.interest_version <= peer.interest_version and peer.is_known:
             return False
@@ -183,6 +183,10 @@ class Discovery:
             self.refused += 1
             return
         self._reply_tokens -= 1
+        self.introduce(address)
+
+    def introduce(self, address: Address) -> None:
+        """Tell one other who we are and what we want."""
         for body in self._hellos(is_reply=True):
             self.send(address, body)
 

@@ -9,8 +9,8 @@ from random import Random
 from hubbub.events import Event, GapAbandoned
 from hubbub.limits import US
 from hubbub.message import Source
-from hubbub.protocol.burst import Address, Burst
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.burst import Address, Burst, Pipes
+from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.settings import Settings
 from hubbub.wire.header import OPEN_BITMAP, Prefix, finish, make_key, prefix
 
@@ -57,7 +57,9 @@ class Endpoint:
         self.random = random
         self.packets = packets
         self.now = 0
+        self.link = MULTICAST  # By which the frame under way came.
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
+        self.pipes: dict[bytes, Pipes] = {}  # Open ones, by the key of the other end.
         self.control: deque[Burst] = deque()
         self.deliveries: list[Delivery] = []
         self.events: list[Event] = []

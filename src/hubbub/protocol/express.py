@@ -34,6 +34,7 @@ class Lane(NamedTuple):
 
     peer: Peer
     receiver: Receiver
+    source: Address
     prefix_crc: int
 
 
@@ -45,12 +46,14 @@ class Express:
     def __init__(self) -> None:
         self.lanes: dict[bytes, Lane] = {}
 
-    def open(self, buffer: bytes, start: int, peer: Peer, receiver: Receiver) -> None:
+    def open(
+        self, buffer: bytes, start: int, peer: Peer, receiver: Receiver, source: Address
+    ) -> None:
         """Remember the prefix of a plain frame that went the ordinary way."""
         if len(self.lanes) >= _LANES_MAX:
             self.lanes.clear()
         prefix = buffer[start : start + PREFIX_BYTES]
-        self.lanes[prefix] = Lane(peer, receiver, crc32(prefix))
+        self.lanes[prefix] = Lane(peer, receiver, source, crc32(prefix))
 
     def close(self) -> None:
         """Forget all lanes: something they stand for has changed."""
@@ -62,7 +65,7 @@ class Express:
         lane = self.lanes.get(buffer[:PREFIX_BYTES])
         if lane is None or len(buffer) < _DATA:
             return None
-        peer, receiver, prefix_crc = lane
+        peer, receiver, known_source, prefix_crc = lane
         (
             sequence, _, sent_us, checksum, runs, declared, count, number, first, length, size,
             published_ns,
@@ -78,7 +81,7 @@ class Express:
             or receiver.held
             or receiver.behind
             or receiver.fresh_bytes >= receiver.status_bytes
-            or peer.address != source
+            or known_source != source
             or _DATA + size > len(buffer)
         ):
             return None
@@ -93,4 +96,4 @@ class Express:
             receiver.status_ns = now + STATUS_INTERVAL
         topic.expected = first + 1
         payload = buffer[_DATA : _DATA + size]
-        return Delivery(topic, first, [payload], (published_ns,), received_ns, "multicast")
+        return Delivery(topic, first, [payload], (published_ns,), received_ns, receiver.link)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from hubbub.limits import BACKLOG_MESSAGES_MAX, BUSY_WINDOW
 from hubbub.protocol.cache import Body
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.delivery import LOOPBACK, Delivery
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import batch
 from hubbub.wire.control import Topic, encode_declarations
@@ -273,9 +273,7 @@ class Framer:
         topic.next_sequence = sequence + 1
         self.messages += 1
         if topic.sinks:
-            self.loopback.append(
-                Delivery(topic, sequence, [payload], [published_ns], 0, "loopback")
-            )
+            self.loopback.append(Delivery(topic, sequence, [payload], [published_ns], 0, LOOPBACK))
         if topic.receivers:
             self.large.append(Large(topic, sequence, payload, published_ns))
             self.behind[topic] = []
@@ -372,5 +370,5 @@ class Framer:
         first = topic.next_sequence
         topic.next_sequence = first + len(payloads)
         if topic.sinks:
-            self.loopback.append(Delivery(topic, first, payloads, times, received_ns, "loopback"))
+            self.loopback.append(Delivery(topic, first, payloads, times, received_ns, LOOPBACK))
         return first

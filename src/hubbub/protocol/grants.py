@@ -7,9 +7,10 @@ are declared in their first frame, which every granted receiver gets; only a new
 grant.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, US
+from hubbub.protocol.burst import Pipes
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
@@ -30,11 +31,13 @@ class Grants:
         topics: dict[int, OutgoingTopic],
         body_bytes_max: int,
         send: Callable[[Peer, bytes], None],
+        pipes: Mapping[bytes, Pipes],
     ) -> None:
         self.senders = senders
         self.topics = topics
         self.body_bytes_max = body_bytes_max
         self.send = send
+        self.pipes = pipes
         # These never start anew, also not for a peer that was forgotten and remembers us.
         self.serial = 0
         self.debts = 0
@@ -119,6 +122,7 @@ class Grants:
         if stream in streams:
             return False
         streams[stream] = sender.next_sequence
+        self.reroute(stream)
         if sender.flow is not None:
             sender.flow.add(peer.key, now, sender.next_sequence, sender.position, peer.window_bytes)
         return True
@@ -140,12 +144,19 @@ class Grants:
         }
         for stream in [stream for stream in streams if stream not in needed]:
             del streams[stream]
+            self.reroute(stream)
             sender = self.senders[stream]
             if sender.flow is not None:
                 sender.flow.remove(peer.key, sender.next_sequence)
                 sender.acknowledged()
         if not streams:
             self.from_frames.pop(peer.key, None)
+
+    def reroute(self, stream: int) -> None:
+        """Choose the way of new frames: pipes, if all receivers of the stream have one."""
+        keys = [key for key, streams in self.from_frames.items() if stream in streams]
+        is_near = bool(keys) and all(key in self.pipes for key in keys)
+        self.senders[stream].route = Pipes(keys) if is_near else None
 
     def _bodies(self, peer: Peer) -> list[bytes]:
         parts = self._split(peer)

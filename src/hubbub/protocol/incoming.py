@@ -65,6 +65,8 @@ class Incoming:
         if self.is_suspended:
             self.endpoint.drops["suspended"] += 1
             return
+        if receiver.link is not self.endpoint.link:
+            receiver.change_link(self.endpoint.link)
         receiver.echo_us = header.sent_us
         receiver.echo_ns = now
         self._accept(now, peer, receiver, header, buffer, start, end)
@@ -110,7 +112,7 @@ class Incoming:
             self.endpoint.drops["not_granted"] += 1
             return
         peer.early_bytes += end - start
-        peer.early.append((header, buffer[start:end]))
+        peer.early.append((header, buffer[start:end], self.endpoint.link))
 
     def report(self, peer: Peer, receiver: Receiver) -> None:
         """Turn the holes of a stream into events."""
@@ -205,9 +207,10 @@ class Incoming:
                 receiver.is_awaiting_grant = False
                 receiver.release_held(endpoint.received_ns, endpoint.deliveries)
         early, peer.early, peer.early_bytes = peer.early, [], 0
-        for header, frame in early:
+        for header, frame, link in early:
             receiver_now = peer.incoming.get(header.stream)
             if receiver_now is not None and header.sequence >= receiver_now.from_frame:
+                receiver_now.change_link(link)
                 self._accept(now, peer, receiver_now, header, frame, 0, len(frame))
         for receiver in peer.incoming.values():
             self.report(peer, receiver)
@@ -215,7 +218,7 @@ class Incoming:
     def _refuse(self, peer: Peer, grant: Grant) -> None:
         status = Status(peer.key, grant.debt, grant.nonce, 0, 0, self.window_bytes, 0, 0)
         body = control.encode_status(status)
-        self.endpoint.send(peer.address, STATUS, RELIABLE, body, REFUSES)
+        self.endpoint.send(peer.reach, STATUS, RELIABLE, body, REFUSES)
 
     def interest_changed(self, peers: list[Peer]) -> None:
         """Look again what is wanted; grants for the new interest are under way."""
@@ -283,7 +286,7 @@ class Incoming:
             self.offered_bytes(), echo_us, delay_us,
         )  # fmt: skip
         self.endpoint.counters["status_sent"] += 1
-        self.endpoint.send(peer.address, STATUS, RELIABLE, control.encode_status(status))
+        self.endpoint.send(peer.reach, STATUS, RELIABLE, control.encode_status(status))
 
     def answer_departed(self, key: bytes, address: tuple[object, ...], end: int, debt: int) -> None:
         """Tell one who has said goodbye, and did not hear our last STATUS, that we have all."""
@@ -321,7 +324,7 @@ class Incoming:
             self.nagging.requested()
             endpoint.counters["naks_sent"] += 1
             body = control.encode_nak(peer.key, frames, self.body_bytes_max)
-            destination = peer.address if receiver.requester.receivers <= 1 else None
+            destination = peer.reach if receiver.requester.receivers <= 1 else None
             endpoint.send(destination, NAK, RELIABLE, body)
 
     def deadline(self, peers: list[Peer]) -> int | None:

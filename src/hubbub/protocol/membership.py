@@ -60,6 +60,8 @@ class Membership:
         if peer is None:
             has_left = header.key in self.discovery.departed
             self.endpoint.drops["departed" if has_left else "stranger"] += 1
+        else:
+            peer.pipe = self.endpoint.pipes.get(header.key)
         return peer
 
     def welcome_back(self, now: int, peer: Peer) -> None:
@@ -135,7 +137,7 @@ class Membership:
         if is_settled or now - peer.heard_ns > self._timeout_ns:
             end, debt = peer.ends.get(RELIABLE, 0), peer.their_debt
             self._forget(now, peer, "closed", is_final=True)
-            self.incoming.answer_departed(peer.key, peer.address, end, debt)
+            self.incoming.answer_departed(peer.key, peer.reach, end, debt)
 
     def ask_strangers(self, now: int, peers: list[Peer]) -> None:
         """Ask those who are here and have not said who they are or what they want."""
@@ -147,7 +149,7 @@ class Membership:
                     # Ever more seldom: a forged frame must not make us flood who never sent it.
                     peer.want_ns = now + peer.want_interval_ns
                     peer.want_interval_ns = min(2 * peer.want_interval_ns, WANT_INTERVAL_CEILING)
-                    self.endpoint.send(peer.address, WANT, 0, control.encode(Want(peer.key)))
+                    self.endpoint.send(peer.reach, WANT, 0, control.encode(Want(peer.key)))
 
     def sweep(self, now: int) -> None:
         """Find out who was not heard for too long."""
@@ -157,7 +159,7 @@ class Membership:
             if peer.ends is not None:
                 self._leave_if_settled(now, peer)
             elif peer.lost_ns is None and silent_ns > self._timeout_ns:
-                self._lose(now, peer)
+                self.lose(now, peer)
             elif silent_ns > self._timeout_ns + self._retention_ns:
                 self._forget(now, peer, "timeout", is_final=False)
         # The next one comes in time for whoever will then be silent for just too long.
@@ -167,7 +169,7 @@ class Membership:
         )
         self.sweep_ns = min(self.sweep_ns, now + self._timeout_ns // _SWEEPS_PER_TIMEOUT)
 
-    def _lose(self, now: int, peer: Peer) -> None:
+    def lose(self, now: int, peer: Peer) -> None:
         """A peer timed out; what is between us stays for the repair window."""
         self.express.close()
         if not peer.is_known:
@@ -179,11 +181,17 @@ class Membership:
         self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
         self.on_change(now)
 
+    def bury(self, now: int, peer: Peer) -> None:
+        """Let go of a peer whose process has ended, and which will never be heard again."""
+        self._forget(now, peer, "died" if peer.ends is None else "closed", is_final=True)
+
     def _forget(self, now: int, peer: Peer, reason: str, *, is_final: bool) -> None:
         """End everything between a peer and us."""
         self.express.close()
         was_reported = peer.lost_ns is not None
         self.incoming.forget(peer, "publisher_gone")
+        if reason != "closed":
+            self.outgoing.note_unserved(peer)
         self.outgoing.grants.forget(peer)
         if is_final:
             self.discovery.depart(peer)
@@ -196,9 +204,8 @@ class Membership:
         self.on_change(now)
 
     def _join(self, peer: Peer) -> None:
-        address = f"{peer.address[0]}:{peer.address[1]}"
         self.endpoint.events.append(
-            PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, address)
+            PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, peer.place)
         )
 
     def known_peers(self) -> list[Peer]:

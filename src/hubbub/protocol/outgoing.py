@@ -46,6 +46,7 @@ class Outgoing:
         self.topics: dict[int, OutgoingTopic] = {}
         self.by_subject: dict[str, OutgoingTopic] = {}
         self._next_number = TOPIC_FIRST
+        self._unserved = 0
         self.bucket = TokenBucket(settings.rate_limit_bits) if settings.rate_limit_bits else None
         if self.bucket is not None:
             # A burst is sent whole, and 64 KB of it are half a second of a megabit.
@@ -60,8 +61,9 @@ class Outgoing:
         self.flow = self.reliable.flow
         self.cache = self.reliable.cache
         self.grants = Grants(
-            self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES, self._send_grant
-        )
+            self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES,
+            self._send_grant, endpoint.pipes,
+        )  # fmt: skip
 
     def _make_sender(
         self, stream: int, frame_bytes_max: int, burst_bytes_max: int, first_frame: int
@@ -156,18 +158,18 @@ class Outgoing:
         """Queue the repairs a receiver asks for; say what it will not get."""
         sender = self.reliable
         self.endpoint.counters["naks_received"] += 1
-        skipped, gone = sender.request(now, peer.key, peer.address, ranges, sender.repair_budget())
+        skipped, gone = sender.request(now, peer.key, peer.reach, ranges, sender.repair_budget())
         if skipped:
             spans = list(control.to_ranges(skipped))[:_SKIP_RANGES_MAX]
             body = control.encode_skip(peer.key, spans)
-            self.endpoint.send(peer.address, SKIP, RELIABLE, body)
+            self.endpoint.send(peer.reach, SKIP, RELIABLE, body)
         state = self.flow.receivers.get(peer.key)
         reason = "too_slow" if state is not None and state.is_slow else "not_available"
         room = sender.framer.body_bytes_max - _LOST_OVERHEAD_BYTES
         # A request must not cost many times its size: what is left out will be asked for again.
         for lost_ranges, runs in islice(sender.describe_lost(gone, room), _LOST_ANSWERS_MAX):
             lost = Lost(peer.key, reason, lost_ranges, runs)
-            self.endpoint.send(peer.address, LOST, RELIABLE, control.encode_lost(lost))
+            self.endpoint.send(peer.reach, LOST, RELIABLE, control.encode_lost(lost))
 
     def tails(self) -> list[Tail]:
         """Return where the streams end, for heartbeats."""
@@ -231,9 +233,17 @@ class Outgoing:
         ) and self.flow.is_acknowledged(self.reliable.next_sequence)
 
     def is_delivered(self) -> bool:
-        """Tell whether also nobody was lost who still lacked something."""
+        """Tell whether, since the last question, nobody was lost who still lacked something."""
+        unserved, self._unserved = self._unserved, 0
         end = self.reliable.next_sequence
-        return all(state.contiguous >= end for state in self.flow.receivers.values())
+        return not unserved and all(
+            state.contiguous >= end for state in self.flow.receivers.values()
+        )
+
+    def note_unserved(self, peer: Peer) -> None:
+        """Count a receiver that is gone before it said that it has everything."""
+        state = self.flow.receivers.get(peer.key)
+        self._unserved += state is not None and state.contiguous < self.reliable.next_sequence
 
     def _send_grant(self, peer: Peer, body: bytes) -> None:
-        self.endpoint.send(peer.address, GRANT, 0, body)
+        self.endpoint.send(peer.reach, GRANT, 0, body)

@@ -7,13 +7,13 @@ window: a partition shorter than that costs nothing. A goodbye ends both at once
 
 from hubbub.limits import PATTERNS_MAX, WANT_INTERVAL
 from hubbub.message import Source
-from hubbub.protocol.burst import Address
+from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.receiver import Receiver
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello
 from hubbub.wire.header import Header, split_key
 
-Early = tuple[Header, bytes]
+Early = tuple[Header, bytes, str]
 
 
 class Debt:
@@ -43,6 +43,7 @@ class Peer:
         self.host = ""
         self.pid = 0
         self.address = address
+        self.pipe: Pipes | None = None
         self.heard_ns = now
         self.is_known = False  # Its HELLO is complete.
         self.lost_ns: int | None = None  # When it timed out.
@@ -68,6 +69,18 @@ class Peer:
         self.early_grants: list[Grant] = []  # Grants that came before its HELLO.
         self.early: list[Early] = []  # Frames that came before their grant.
         self.early_bytes = 0
+
+    @property
+    def reach(self) -> Address:
+        """Return where to send what is for this peer alone."""
+        return self.pipe or self.address
+
+    @property
+    def place(self) -> str:
+        """Name where it is, for people."""
+        if isinstance(self.address, Pipes):
+            return "this host"
+        return f"{self.address[0]}:{self.address[1]}"
 
     @property
     def is_present(self) -> bool:

@@ -18,7 +18,7 @@ from hubbub.limits import (
     TOPICS_MAX,
 )
 from hubbub.message import Source
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.topics import Hole, IncomingTopic
@@ -50,6 +50,7 @@ class Receiver:
         self.stream = stream
         self.source = source
         self.is_reliable = stream != BEST_EFFORT
+        self.link = MULTICAST
         self.from_frame = from_frame
         self.next = from_frame
         self.requester = Requester(random, tolerance_ns)
@@ -92,6 +93,12 @@ class Receiver:
             return sequence
         return self.next
 
+    def change_link(self, link: str) -> None:
+        """Note that frames come another way from now on."""
+        self.link = link
+        for topic in self.topics.values():
+            topic.link = link
+
     def accept_data(
         self, now: int, sequence: int, flags: int, buffer: bytes, start: int, end: int,
         received_ns: int, out: list[Delivery],
@@ -127,7 +134,7 @@ class Receiver:
             topic = self.topics.get(number)
             if topic is not None and topic.is_wanted and topic.is_next(first):
                 topic.expected = first + len(payloads)
-                out.append(Delivery(topic, first, payloads, published_ns, received_ns, "multicast"))
+                out.append(Delivery(topic, first, payloads, published_ns, received_ns, self.link))
                 return True
         self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)
         return True
@@ -321,6 +328,7 @@ class Receiver:
                 declared.number, declared.subject, self.source, self.holes,
                 is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
             )  # fmt: skip
+            topic.link = self.link
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
             if topic.is_wanted:
                 topic.expected = self.positions.pop(declared.subject, None)

@@ -17,7 +17,7 @@ from hubbub.limits import (
     US,
     WINDOW_BYTES,
 )
-from hubbub.protocol.burst import Address, Burst
+from hubbub.protocol.burst import Address, Burst, Pipes
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
@@ -74,6 +74,7 @@ class Sender:
         self.burst_bytes_max = burst_bytes_max
         self.next_sequence = next_sequence
         self.position = 0
+        self.route: Pipes | None = None  # To all receivers; None: the group.
         self.is_held = False  # The node is still looking around: nothing may go.
         self.repairs: dict[int, None] = {}  # Frames, in the order they were asked for.
         self._asker: Address | None = None  # Who asked last.
@@ -177,7 +178,7 @@ class Sender:
             size += HEADER_BYTES + body_bytes(frame[1])
             if self._is_last_of_burst(frame[1], size):
                 break
-        return self._emit(now, frames, 0) if frames else None
+        return self._emit(now, frames, 0, self.route) if frames else None
 
     def _is_last_of_burst(self, body: Body, size: int) -> bool:
         # The short last piece of a large message cannot be padded, so it must end a burst.
@@ -225,7 +226,7 @@ class Sender:
             sequence, body, flags = frames[-1]
             frames[-1] = sequence, body, flags | ASK
         # Nobody else waits for them, and by itself a repair is not queued behind new frames.
-        destination = self._asker if len(self.flow.receivers) == 1 else None
+        destination = self._asker if len(self.flow.receivers) == 1 else self.route
         return self._emit(now, frames, REPAIR, destination)
 
     def _emit(
@@ -233,7 +234,7 @@ class Sender:
         now: int,
         frames: list[tuple[int, Body, int]],
         flags: int,
-        destination: Address | None = None,
+        destination: Address | None,
     ) -> Burst:
         """Put headers on frames; all but the last get the same size, as offloading wants it."""
         sent_us = now // US & 0xFFFF_FFFF

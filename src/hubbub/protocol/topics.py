@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.delivery import MULTICAST, Delivery
 
 Waiting = tuple[int, list[bytes], Sequence[int]]
 
@@ -66,7 +66,7 @@ class IncomingTopic:
 
     __slots__ = (
         "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason", "holes",
-        "is_reliable", "is_wanted", "late", "lost", "number", "passed", "schema_hash",
+        "is_reliable", "is_wanted", "late", "link", "lost", "number", "passed", "schema_hash",
         "schema_name", "sinks", "source", "subject", "waiting",
     )  # fmt: skip
 
@@ -86,6 +86,7 @@ class IncomingTopic:
         self.holes = holes  # Where finished holes are put: the receiver's list.
         self.is_reliable = is_reliable
         self.is_wanted = is_wanted
+        self.link = MULTICAST  # By which it comes just now.
         self.schema_name = ""
         self.schema_hash = 0
         self.expected: int | None = None  # None: nobody has said yet where it starts for us.
@@ -157,7 +158,7 @@ class IncomingTopic:
         if self.hole_first:
             self.close_hole()
         self.expected = first + len(payloads)
-        out.append(Delivery(self, first, payloads, published_ns, received_ns, "multicast"))
+        out.append(Delivery(self, first, payloads, published_ns, received_ns, self.link))
         if self.waiting or self.gone:
             self._drain(received_ns, out)
 
@@ -211,7 +212,7 @@ class IncomingTopic:
             if (run := self.waiting.pop(expected, None)) is not None:
                 self.close_hole()
                 self.expected = expected + len(run[1])
-                out.append(Delivery(self, expected, run[1], run[2], received_ns, "multicast"))
+                out.append(Delivery(self, expected, run[1], run[2], received_ns, self.link))
             elif (gone := self.gone.pop(expected, None)) is not None:
                 self._abandon_before(expected + gone[0], gone[1])
             else:

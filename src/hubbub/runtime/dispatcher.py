@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from hubbub.events import Event
-from hubbub.protocol.delivery import DeliveredTopic, Delivery
+from hubbub.protocol.delivery import LOOPBACK, DeliveredTopic, Delivery
 from hubbub.runtime.ownership import make_lock, owns
 
 
@@ -58,7 +58,7 @@ class Dispatcher:
         self.match(topic)
         self.messages += len(item.payloads)
         for subscription, context, _ in topic.sinks:
-            if not (subscription.no_local and item.link == "loopback"):
+            if not (subscription.no_local and item.link == LOOPBACK):
                 subscription.deliver(item, context)
 
     def forked(self) -> None:

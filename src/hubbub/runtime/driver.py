@@ -15,8 +15,9 @@ from hubbub.errors import Backpressure, ClosedError, HubbubError
 from hubbub.events import Event, Starved
 from hubbub.limits import FLUSH_BURSTS_MAX, MS, PUBLISHER_SENDS, SECOND
 from hubbub.links.inlet import Received
+from hubbub.links.local import LocalLink
 from hubbub.links.multicast import MulticastLink
-from hubbub.protocol.burst import Burst
+from hubbub.protocol.burst import Burst, Pipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.sender import Sender
@@ -25,6 +26,7 @@ from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.journal import Journal
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
+from hubbub.runtime.pipe_driver import PipeDriver
 from hubbub.runtime.waiters import Waiters
 
 _BURSTS_ON_IO_THREAD = 64
@@ -40,9 +42,12 @@ class Driver:
         loop: Loop,
         dispatcher: Dispatcher,
         on_fork: Callable[[str], None],
+        local: LocalLink | None = None,
     ) -> None:
         self.core = core
         self.link = link
+        self.local = local
+        self.pipes = None if local is None else PipeDriver(self, local)
         self.loop = loop
         self.dispatcher = dispatcher
         self._on_fork = on_fork
@@ -88,6 +93,30 @@ class Driver:
                 self.dispatcher.put(core.deliveries, core.events)
             else:
                 self._serve(now)
+        self._after()
+
+    def take_in_pipes(self, now: int, received: list[Received]) -> None:
+        """Take in what came by pipes, and which of them came and went."""
+        local = self.local
+        assert local is not None
+        if local.opened or local.closed or local.has_room:
+            with self.lock:
+                while local.opened:
+                    self.core.open_pipe(now, local.opened.popleft())
+                if local.has_room:
+                    local.flush()
+        self._take_in(now, received)
+        while local.closed:
+            self._close_pipe(now, *local.closed.popleft())
+
+    def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
+        if is_dead:
+            # What it sent to the group may still wait to be read, its goodbye among it.
+            while received := self.link.receive():
+                self._take_in(now, received)
+        with self.lock:
+            self.core.close_pipe(now, key, is_dead=is_dead)
+            self._serve(now)
         self._after()
 
     def writable(self, now: int) -> None:
@@ -149,6 +178,8 @@ class Driver:
         self.changes = Waiters()
         self.dispatcher.forked()
         self.link.close()
+        if self.local is not None:
+            self.local.abandon()
         self._on_fork("it belongs to the parent of this forked process")
 
     def exiting(self) -> None:
@@ -193,8 +224,8 @@ class Driver:
             frame = self.core.single(now, sender, topic, payload, time.time_ns())
             if frame is None:
                 return False
-            burst = Burst(None, [frame], 0)
-            if not self.link.send(burst):
+            burst = Burst(sender.route, [frame], 0)
+            if not self._send(burst):
                 self._stuck = burst
                 self.loop.watch_writable(self, self.link.writable_fileno(), True)
             if self.journal.is_tracing_out:
@@ -285,6 +316,9 @@ class Driver:
         self._refuse(reason)
         self.loop.detach(self)
         self.link.close()
+        if self.pipes is not None:
+            self.loop.detach(self.pipes)
+            self.pipes.link.close()
         self.dispatcher.run()
         self.closed.set()
         self.changes.wake_all()
@@ -307,16 +341,16 @@ class Driver:
 
     def _pump(self, now: int, bursts_max: int, *, is_fresh: bool = True) -> None:
         """Send bursts until there are none, the link is full, or it is enough for one caller."""
-        core, link = self.core, self.link
+        core = self.core
         for _ in range(bursts_max):
             if self._stuck is None and core.is_idle:
                 break
             burst = self._stuck or core.next_burst(now, is_fresh=is_fresh)
             if burst is None:
                 break
-            if not link.send(burst):
+            if not self._send(burst):
                 self._stuck = burst
-                self.loop.watch_writable(self, link.writable_fileno(), True)
+                self.loop.watch_writable(self, self.link.writable_fileno(), True)
                 break
             self._stuck = None
             if self.journal.is_tracing_out:
@@ -324,10 +358,21 @@ class Driver:
         if core.deliveries or core.events:
             self.dispatcher.put(core.deliveries, core.events)
 
+    def _send(self, burst: Burst) -> bool:
+        """Hand a burst to its link; False: offer it again when there is room."""
+        destination = burst.destination
+        if type(destination) is not Pipes:
+            return self.link.send(burst)
+        if self.local is not None:
+            self.local.send(destination, burst.buffers, burst.segment_bytes)
+        return True
+
     def _poll(self, now: int) -> None:
         """Once a second: look after the interface, the wall clock and the logs."""
         self._poll_ns = now + SECOND
         self.core.endpoint.wall_offset_ns = time.time_ns() - time.monotonic_ns()
+        if self.local is not None:
+            self.local.look_around()
         before = self.link.filenos()
         events: list[Event] = self.link.poll_events(now)
         if events:

@@ -211,7 +211,7 @@ def restart_not_noticed(sound: Method) -> Method:
     return lambda self, now, peer: None
 
 
-@_bug(Membership, "_lose", "crash")
+@_bug(Membership, "lose", "crash")
 def death_not_noticed(sound: Method) -> Method:
     """Take silence for life."""
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hubbub.limits import MS, US
-from hubbub.protocol.burst import Address
+from hubbub.protocol.burst import Address, Pipes
+from hubbub.simulation.pipes import PipeNetwork
 from hubbub.simulation.world import World
 from hubbub.wire.header import DATA, HEARTBEAT, NAK, REPAIR, SEGMENT, STATUS
 
@@ -68,6 +69,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.nodes: dict[Address, SimulatedNode] = {}
+        self.pipes = PipeNetwork(world)
         self.faults = Faults()
         self.blocked: set[Pair] = set()  # (from, to), by index: partitions and one-way loss.
         self.drop: Drop | None = None  # A scenario's own rule of what is lost.
@@ -98,6 +100,8 @@ class Network:
         self, source: "SimulatedNode", destination: Address | None, frames: list[bytes], at_ns: int
     ) -> int:
         """Carry frames that leave from `at_ns` on; return when the last one has left."""
+        if isinstance(destination, Pipes):
+            return self.pipes.send(source, destination, frames, at_ns)
         targets = self._targets(source, destination)
         for frame in frames:
             at_ns += int(len(frame) * _NANOSECONDS_PER_BYTE) + _FRAME_GAP_NS

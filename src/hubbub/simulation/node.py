@@ -14,7 +14,7 @@ from zlib import crc32
 
 from hubbub.limits import FRAME_COST_BYTES, MS, US
 from hubbub.message import Source
-from hubbub.protocol.burst import Address
+from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
@@ -91,7 +91,8 @@ class SimulatedNode:
         self._wake_ns: int | None = None
         self._bounds = Bounds(world, self)
         self._storm = StormWatch(world, self.name)
-        network.nodes[self.address] = self
+        self.key = self.core.endpoint.key
+        network.nodes[self.address] = network.pipes.nodes[self.key] = self
         ledger.add_node(self)
         self._wake_at(world.now)
 
@@ -163,7 +164,7 @@ class SimulatedNode:
         frame = self.core.single(self.now, sender, topic, payload, wall_ns)
         if frame is None:
             return False
-        self._transmit(None, frame, 0)
+        self._transmit(sender.route, frame, 0)
         self.world.counts["singles"] += 1
         return True
 
@@ -177,6 +178,7 @@ class SimulatedNode:
         self.is_alive = False
         if self.network.nodes.get(self.address) is self:
             del self.network.nodes[self.address]
+        self.network.pipes.bury(self)
         self.ledger.removed(self)
 
     # What the host does.
@@ -197,13 +199,24 @@ class SimulatedNode:
     def arrive(self, frame: bytes, source: Address) -> None:
         """Put a datagram into the socket buffer, if there is room."""
         cost = len(frame) + FRAME_COST_BYTES
-        if self._buffered_bytes + cost > self.host.buffer_bytes:
+        is_piped = isinstance(source, Pipes)  # Who writes waits where there is no room.
+        if self._buffered_bytes + cost > self.host.buffer_bytes and not is_piped:
             self.buffer_drops += 1
             self.world.counts["buffer_drops"] += 1
             return
         self._buffered_bytes += cost
         self._buffer.append((frame, source))
         self._wake_at(self.world.now + _WAKE_NS)
+
+    def learn_pipe(self, key: bytes, *, is_open: bool, is_dead: bool) -> None:
+        """Hear that a pipe was opened or has ended; what came by it before is read first."""
+        while self._buffer:
+            self._read()
+        if is_open:
+            self.core.open_pipe(self.now, key)
+        else:
+            self.core.close_pipe(self.now, key, is_dead=is_dead)
+        self._wake_at(self.world.now)
 
     def _wake_at(self, true_ns: int) -> None:
         true_ns = max(true_ns, self._late_until_ns, self.world.now)

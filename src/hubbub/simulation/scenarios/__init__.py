@@ -1,6 +1,6 @@
 """The scenarios, a room a subject; each is one small function of a stage."""
 
-from hubbub.simulation.scenarios import hosts, loss, membership, swarm, traffic
+from hubbub.simulation.scenarios import hosts, links, loss, membership, swarm, traffic
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
-__all__ = ["SCENARIOS", "hosts", "loss", "membership", "swarm", "traffic"]
+__all__ = ["SCENARIOS", "hosts", "links", "loss", "membership", "swarm", "traffic"]

@@ -130,13 +130,14 @@ def leave(stage: Stage) -> None:
         node.close(100 * MS)
         limit_ns = world.now + 50 * MS
         for publisher in publishing:
-            _await_left(stage, publisher, node.source, limit_ns - world.now)
+            await_left(stage, publisher, node.source, limit_ns - world.now)
     stage.play()
     stage.finish()
     stage.check_first()
 
 
-def _await_left(stage: Stage, node: SimulatedNode, source: object, limit_ns: int) -> None:
+def await_left(stage: Stage, node: SimulatedNode, source: object, limit_ns: int) -> None:
+    """Let time pass until a node has missed another; it must, soon."""
     world = stage.world
     start_ns = world.now
     world.run_while(lambda: source in stage.ledger.present[node], limit_ns)
@@ -167,7 +168,7 @@ def crash(stage: Stage) -> None:
     victim.crash()
     start_ns = world.now
     for node in knew:
-        _await_left(stage, node, source, start_ns + timeout_ms * MS + 10 * MS - world.now)
+        await_left(stage, node, source, start_ns + timeout_ms * MS + 10 * MS - world.now)
     stage.play()
     world.run_for(2 * SECOND)  # Until what was between them is forgotten.
     stage.finish()

@@ -1,0 +1,151 @@
+"""A reader's side of an arena: views of another process's payloads that say when they are gone.
+
+A view is exported by a lease, and whatever is made of it, a slice or a numpy array, keeps that
+lease alive; when the last one goes, the lease tells that its slot may be returned. Why not a
+weak reference to the view: it dies while its slices live, and they would change under the reader.
+
+The writer is not trusted. An arena that it could still shrink would kill who reads it (SIGBUS), so
+the seals come first, then the size, which is final once it is sealed, and only then the mapping.
+
+A lease is a ctypes array of the largest length, placed at the slot and cut to the payload, because
+a type for each length takes 60 us to make. Its elements are unions, because these give a view the
+format "B"; `c_ubyte` gives "<B", which cannot be indexed and compares 80 times slower. The mapping
+is made by the C library: `mmap` tells no address of read-only memory and keeps a descriptor open.
+
+Measured: a lease takes 0.6 us and 0.3 us to go, whatever its size.
+"""
+
+import ctypes
+import fcntl
+import mmap
+import os
+from collections import deque
+from typing import Final
+
+from hubbub.errors import LinkError
+from hubbub.links.arena import ARENA_BYTES_MAX, SEALS
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+    *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+class ArenaRefused(LinkError):
+    """What a peer offers as an arena could harm who maps it."""
+
+
+class Mapping:
+    """An arena of another process, mapped to be read; it takes the descriptor over."""
+
+    def __init__(
+        self, number: int, fileno: int, size_bytes: int, released: deque[tuple[int, int]]
+    ) -> None:
+        self.number = number
+        self.size_bytes = size_bytes
+        self.released = released
+        # Leased and not yet released. Leases end without a lock, so it may be off by a few.
+        self.pinned_bytes = 0
+        try:
+            _check(fileno, size_bytes)
+            self._pages: _Pages | None = _map(fileno, size_bytes)
+        finally:
+            os.close(fileno)
+
+    def lease(self, offset: int, size_bytes: int) -> memoryview | None:
+        """Return a read-only view whose end is appended to `released`; None if out of bounds."""
+        pages = self._pages_of(offset, size_bytes)
+        if pages is None:
+            return None
+        lease = _lease_at(pages.address + offset)
+        lease.pages = pages
+        lease.offset = offset
+        lease.size_bytes = size_bytes
+        self.pinned_bytes += size_bytes
+        lease.mapping = self
+        return memoryview(lease)[:size_bytes].toreadonly()
+
+    def read(self, offset: int, size_bytes: int) -> bytes | None:
+        """Return a copy and release the slot at once; None if out of bounds."""
+        pages = self._pages_of(offset, size_bytes)
+        if pages is None:
+            return None
+        payload = ctypes.string_at(pages.address + offset, size_bytes)
+        self.released.append((self.number, offset))
+        return payload
+
+    def close(self) -> None:
+        """Grant no more leases; the memory goes with the last view of it."""
+        self._pages = None
+
+    def _pages_of(self, offset: int, size_bytes: int) -> "_Pages | None":
+        """Return the mapped memory if all of the range is in it."""
+        is_inside = size_bytes > 0 and 0 <= offset <= self.size_bytes - size_bytes
+        return self._pages if is_inside else None
+
+
+class _Pages:
+    """Mapped memory, for as long as a mapping or a lease refers to it."""
+
+    __slots__ = ("_size_bytes", "address")
+    _munmap = _libc.munmap  # Still there when the interpreter exits and the module is empty.
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.address = address
+        self._size_bytes = size_bytes
+
+    def __del__(self) -> None:
+        self._munmap(self.address, self._size_bytes)
+
+
+class _Byte(ctypes.Union):
+    _fields_ = (("value", ctypes.c_ubyte),)
+
+
+class _Lease(ctypes.Array[_Byte]):
+    """A claim on a slot. It may end in any thread, inside the collector and at the very last."""
+
+    _type_ = _Byte
+    _length_ = ARENA_BYTES_MAX
+    __slots__ = ("mapping", "offset", "pages", "size_bytes")
+    __hash__ = object.__hash__  # Or views of it had no hash, unlike those of `bytes`.
+
+    mapping: Mapping
+    pages: _Pages
+    offset: int
+    size_bytes: int
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before a lease is filled in.
+        mapping = getattr(self, "mapping", None)
+        if mapping is not None:
+            mapping.released.append((mapping.number, self.offset))
+            mapping.pinned_bytes -= self.size_bytes
+
+
+_lease_at: Final = _Lease.from_address
+
+
+def _check(fileno: int, size_bytes: int) -> None:
+    if not 0 < size_bytes <= ARENA_BYTES_MAX:
+        raise ArenaRefused(f"arena of {size_bytes} bytes: must be from 1 to {ARENA_BYTES_MAX}")
+    try:
+        seals = fcntl.fcntl(fileno, fcntl.F_GET_SEALS)
+    except OSError as error:
+        raise ArenaRefused(f"arena is no memfd: {error}") from error
+    if seals & SEALS != SEALS:
+        raise ArenaRefused(f"arena has seals {seals:#x}: must have all of {SEALS:#x}")
+    actual_bytes = os.fstat(fileno).st_size
+    if actual_bytes != size_bytes:
+        raise ArenaRefused(f"arena has {actual_bytes} bytes: must have {size_bytes} as announced")
+
+
+def _map(fileno: int, size_bytes: int) -> _Pages:
+    address = _libc.mmap(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, fileno, 0)
+    if address == _MAP_FAILED:
+        raise ArenaRefused(f"arena cannot be mapped: {os.strerror(ctypes.get_errno())}")
+    return _Pages(address, size_bytes)

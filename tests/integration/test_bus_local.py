@@ -1,0 +1,231 @@
+"""Nodes of one host: pipes between their processes, what they carry, and how they end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import hubbub
+from hubbub import PeerJoined, PeerLeft
+from hubbub.links.local import runtime_directory
+from tests.integration.bus import (
+    Events,
+    Place,
+    acting,
+    fresh_place,
+    hear,
+    payloads,
+    say,
+    take,
+    wait_until,
+)
+
+NEAR = ["local", "multicast"]
+TRIES = 5
+
+
+def count(place: list[Any], messages: int, links: list[str]) -> None:
+    """Receive so many messages; tell what was wrong, and by which links they came."""
+    with Place(*place).open("counter", links=links) as node:
+        subscription = node.subscribe("/x", queue=messages)
+        say("ready")
+        came = take(subscription, messages)
+        say([int(one.payload) for one in came] == list(range(messages)))
+        say(Counter(one.link for one in came))
+        hear()
+
+
+def sit(place: list[Any], links: list[str]) -> None:
+    """Want everything and be there."""
+    with Place(*place).open("sitter", links=links) as node:
+        node.subscribe("/x", lambda message: None)
+        say("ready")
+        hear()
+
+
+def pipes_of(node: hubbub.Node) -> int:
+    [channel] = node.statistics().channels
+    return sum(peer.link == "local" for peer in channel.peers)
+
+
+def publish_all(publisher: hubbub.Publisher, messages: range) -> None:
+    for number in messages:
+        publisher.publish(b"%d" % number)
+
+
+def test_messages_between_processes_of_one_host_take_pipes() -> None:
+    place = fresh_place()
+    with acting(count, place, 1000, NEAR) as actor, place.open("p", links=NEAR) as node:
+        assert actor.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        before = node.statistics().channels[0].link.frames_out
+        publish_all(publisher, range(1000))
+        assert actor.hear() is True
+        assert actor.hear() == {"local": 1000}
+        [channel] = node.statistics().channels
+        assert channel.local is not None and channel.local.packets_out > 0
+        assert [peer.link for peer in channel.peers] == ["local"]
+        assert channel.link.frames_out - before < 100, "but for heartbeats nothing by multicast"
+
+
+@pytest.mark.parametrize("links", [(NEAR, ["multicast"]), (["multicast"], NEAR)])
+def test_one_that_has_no_pipes_is_reached_by_multicast(links: tuple[list[str], ...]) -> None:
+    place = fresh_place()
+    with acting(count, place, 100, links[0]) as actor, place.open("p", links=links[1]) as node:
+        assert actor.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        publish_all(publisher, range(100))
+        assert actor.hear() is True
+        assert actor.hear() == {"multicast": 100}
+
+
+def test_stream_to_near_and_far_goes_to_the_group_and_returns_to_the_pipes() -> None:
+    place = fresh_place()
+    with place.open("p", links=NEAR) as node, place.open("near", links=NEAR) as near:
+        subscription, publisher = near.subscribe("/x"), node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        with place.open("far") as far:
+            elsewhere = far.subscribe("/x")
+            assert publisher.wait_for_subscribers(2, 10)
+            publish_all(publisher, range(50))
+            assert {one.link for one in take(elsewhere, 50)} == {"multicast"}
+            assert {one.link for one in take(subscription, 50)} == {"multicast"}
+        wait_until(lambda: publisher.receivers == 1)
+        publish_all(publisher, range(50))
+        assert {one.link for one in take(subscription, 50)} == {"local"}
+
+
+def test_pipe_that_breaks_in_the_midst_costs_nothing() -> None:
+    place, messages = fresh_place(), 30_000
+    with acting(count, place, messages, NEAR) as actor, place.open("p", links=NEAR) as node:
+        assert actor.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        [connection] = node.channels
+        local = connection.driver.local
+        assert local is not None
+        for part in range(3):
+            publish_all(publisher, range(part * 10_000, (part + 1) * 10_000))
+            for pipe in list(local._pipes.values()):
+                pipe.socket.shutdown(socket.SHUT_RDWR)
+        assert actor.hear() is True, "complete and in order"
+        links = actor.hear()
+        assert links.keys() == {"local", "multicast"}
+
+
+def test_killed_process_is_missed_at_once() -> None:
+    place, took_s = fresh_place(), []
+    for _ in range(TRIES):
+        events = Events()
+        options = {"links": NEAR, "peer_timeout_ms": 60_000}
+        with acting(sit, place, NEAR) as actor, place.open("s", on_event=events, **options) as node:
+            assert actor.hear() == "ready"
+            events.wait(PeerJoined)
+            wait_until(lambda node=node: pipes_of(node) == 1)
+            before_s = time.monotonic()
+            actor.signal(signal.SIGKILL)
+            left = events.wait(PeerLeft)
+            took_s.append(time.monotonic() - before_s)
+            assert (left.peer.name, left.reason) == ("sitter", "died")
+            assert pipes_of(node) == 0
+    assert min(took_s) < 0.05, took_s
+
+
+def test_stopped_subscriber_does_not_keep_another_from_its_messages() -> None:
+    place, messages = fresh_place(), 50_000
+    with (
+        acting(count, place, messages, NEAR) as actor,
+        acting(sit, place, NEAR) as stopped,
+        place.open("p", links=NEAR) as node,
+    ):
+        assert actor.hear() == stopped.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(2, 10)
+        wait_until(lambda: pipes_of(node) == 2)
+        stopped.signal(signal.SIGSTOP)
+        for number in range(messages):
+            publisher.publish(b"%d" % number)
+        assert actor.hear() is True
+        [channel] = node.statistics().channels
+        assert channel.local is not None and channel.local.backlog_bytes <= 8 << 20
+        stopped.signal(signal.SIGCONT)
+
+
+def test_nodes_of_one_process_are_peers_by_a_pipe() -> None:
+    place = fresh_place()
+    with place.open("a", links=NEAR) as one, place.open("b", links=NEAR) as other:
+        subscription, publisher = other.subscribe("/x"), one.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(one) == 1)
+        publish_all(publisher, range(100))
+        came = take(subscription, 100)
+        assert payloads(came) == [b"%d" % number for number in range(100)]
+        assert {one.link for one in came} == {"local"}
+
+
+def test_closed_node_leaves_no_socket_behind() -> None:
+    place = fresh_place()
+    before = set(os.listdir(runtime_directory()))
+    with place.open("a", links=NEAR):
+        assert len(set(os.listdir(runtime_directory())) - before) == 1
+    assert set(os.listdir(runtime_directory())) - before == set()
+
+
+def test_forked_child_leaves_the_pipes_to_its_parent() -> None:
+    place = fresh_place()
+    with place.open("a", links=NEAR) as one, place.open("b", links=NEAR) as other:
+        subscription, publisher = other.subscribe("/x"), one.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(one) == 1)
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        publish_all(publisher, range(10))
+        assert len(take(subscription, 10)) == 10
+        assert pipes_of(one) == 1
+
+
+def test_without_a_runtime_directory_everything_goes_by_multicast() -> None:
+    code = """
+import hubbub
+with hubbub.open("a", domain="no-directory", interface="127.0.0.1") as one:
+    with hubbub.open("b", domain="no-directory", interface="127.0.0.1") as other:
+        subscription = other.subscribe("/x")
+        publisher = one.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        publisher.publish(b"1")
+        assert subscription.receive(10).link == "multicast"
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "HUBBUB_RUNTIME_DIR": "/proc/nowhere", "HUBBUB_LINKS": ""},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "no local link: no runtime directory /proc/nowhere" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("links", "text"),
+    [(["pigeon", "multicast"], "'pigeon' is none of"), (["local"], "add it"), ("local", "add it")],
+)
+def test_impossible_links_are_refused(links: Any, text: str) -> None:
+    with pytest.raises(hubbub.ConfigurationError, match=text):
+        hubbub.open("n", interface="127.0.0.1", links=links)
+
+
+def test_faults_are_of_multicast_and_make_it_the_only_link() -> None:
+    place = fresh_place()
+    with place.open("a", links=None, faults=hubbub.Faults(loss=0.1)) as node:
+        assert node.links == ("multicast",)
