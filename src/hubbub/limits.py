@@ -31,10 +31,12 @@ SEQUENCE_MAX: Final = (1 << 64) - 1
 # Batching: a sender that sent more than BUSY_MESSAGES in one BUSY_WINDOW holds back.
 BUSY_WINDOW: Final = 1 * MS
 BUSY_MESSAGES: Final = 20
+BYTES_PER_MESSAGE: Final = 16 << 10  # A message counts as one more for each of these.
 HOLDBACK: Final = 1 * MS
 BACKLOG_BYTES_MAX: Final = 4 << 20
 BACKLOG_MESSAGES_MAX: Final = 65_536
 # Who publishes sends what it held back; the I/O thread sees to it that nothing stays behind.
+PUBLISHER_TURN: Final = 300 * US  # Who publishes serves the loop beside it so often.
 PUBLISHER_SENDS: Final = 2 * MS + HOLDBACK // 2
 # One caller sends at most so many bursts, lest it become everybody's sender.
 FLUSH_BURSTS_MAX: Final = 4
@@ -103,6 +105,13 @@ PATTERNS_MAX: Final = 65_536
 LINGER: Final = 1 * SECOND
 GOODBYE_INTERVAL: Final = 5 * MS
 GOODBYE_REPEATS: Final = 4
+
+# Payloads by reference.
+REFERENCE_BYTES_MIN: Final = 16 << 10
+REFERENCES_PER_FRAME: Final = 16
+REFERRED_BYTES_AT_ONCE: Final = 1 << 20  # So much of large messages need not wait for more.
+STORE_BYTES_MAX: Final = 256 << 20
+STORE_PATIENCE: Final = 200 * MS  # A reader that gives nothing back for so long is left behind.
 
 # Subscriptions and delivery.
 QUEUE_MESSAGES: Final = 1024

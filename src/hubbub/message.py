@@ -26,9 +26,10 @@ class Source(Struct, frozen=True, gc=False):
 class Message(Struct, frozen=True):
     """One message, as published, with what the bus knows about its way.
 
-    `payload` is `bytes` (or, with `type=`, the decoded value). `sequence` counts the messages of
-    this subject at this source. `published_ns` is the publisher's wall clock, `received_ns` ours.
-    `context` is what was given to `subscribe()`.
+    `payload` is `bytes`, or a read-only memoryview where it lies in memory shared with a publisher
+    on this host (or, with `type=`, the decoded value). `sequence` counts the messages of this
+    subject at this source. `published_ns` is the publisher's wall clock, `received_ns` ours. `link`
+    tells how it came. `context` is what was given to `subscribe()`.
     """
 
     subject: str

@@ -208,6 +208,7 @@ class Node(Closing):
         overflow: str = "drop_oldest",
         inline: bool = False,
         no_local: bool = False,
+        copy: bool = False,
         channel: Connection | Channel | str | None = None,
         type: Any = None,
         on_event: Listener | None = None,
@@ -216,6 +217,11 @@ class Node(Closing):
 
         for message in node.subscribe("/plant/*/temp"): ...
         node.subscribe("/plant/...", print)
+
+        `queue` messages may wait to be taken; `overflow` says what happens beyond: `drop_oldest`,
+        `drop_newest` or `disconnect`. `inline` runs the callback on the I/O thread. A large payload
+        of a publisher on this host is a read-only memoryview of shared memory, which lasts as long
+        as anybody refers to it; with `copy` every payload is `bytes`. `type` decodes payloads.
         """
         self._refuse_closed()
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
@@ -223,7 +229,7 @@ class Node(Closing):
             check_pattern(each)
         subscription = Subscription(
             self, callback=callback, context=context, queue=queue, overflow=overflow,
-            inline=inline, no_local=no_local, type=type, on_event=on_event,
+            inline=inline, no_local=no_local, copy=copy, type=type, on_event=on_event,
             channel=None if channel is None else self._named(channel),
         )  # fmt: skip
         if on_event is not None:
@@ -387,6 +393,8 @@ class Node(Closing):
         self._loop.call_at(deadline_ns, function)
 
     def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
+        for connection in self.channels:
+            connection.driver.flush_held()
         return self._loop.lead_until(is_ready, deadline_ns)
 
     def _nudge(self) -> None:

@@ -55,10 +55,10 @@ def open(
 
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
-    its own subscriptions. `links` are the ways that messages may take, "local" and "multicast"
-    by default. `faults` mistreats the frames of multicast on purpose, and makes that the only link
-    unless `links` says otherwise. Further options are those of
-    `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LOG.
+    its own subscriptions. `links` are the ways that messages may take: "local" and "multicast",
+    both by default. `faults` mistreats the frames of multicast on purpose, and makes that the only
+    link unless `links` says otherwise. Further options are those of `hubbub.Settings`. What is not
+    given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LINKS and HUBBUB_LOG.
     """
     _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
     log = os.environ.get("HUBBUB_LOG") if log is None else log
@@ -67,9 +67,13 @@ def open(
     settings = make_settings(options)
     _check_kind("interface", interface, str | None, "a name, an address or 'all'")
     _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
-    _check_number("receive_buffer_bytes", receive_buffer_bytes, 0)
-    _check_number("send_buffer_bytes", send_buffer_bytes, 0)
-    _check_number("frame_bytes_max", frame_bytes_max, 0)
+    sizes = {
+        "frame_bytes_max": frame_bytes_max,
+        "receive_buffer_bytes": receive_buffer_bytes,
+        "send_buffer_bytes": send_buffer_bytes,
+    }
+    for option, value in sizes.items():
+        _check_number(option, value, 0)
     _check_number("delivery_threads_max", delivery_threads_max, 1)
     _check_timing(switch_interval_ms, spin_us)
     node = Node(
@@ -79,12 +83,7 @@ def open(
         loopback=loopback,
         links=_links(links, faults),
         faults=faults,
-        link_options={
-            "frame_bytes_max": frame_bytes_max,
-            "receive_buffer_bytes": receive_buffer_bytes,
-            "send_buffer_bytes": send_buffer_bytes,
-            "gso": offload,
-        },
+        link_options={**sizes, "gso": offload},
         delivery_threads_max=delivery_threads_max,
         switch_interval_ms=switch_interval_ms,
         spin_us=spin_us,

@@ -91,7 +91,8 @@ class Publisher(Closing):
             self._cells += (topic, payload, time_ns())
         if is_flushing:
             framer.hold_until_ns = 0
-        if is_flushing or is_large or len(self._cells) > framer.free_cells:
+        is_urgent = is_flushing or (is_large and not framer.may_gather)
+        if is_urgent or len(self._cells) > framer.free_cells:
             driver.flush(monotonic_ns())
         return receivers + 1 if topic.sinks else receivers
 
@@ -160,6 +161,7 @@ class Publisher(Closing):
         if len(payload) > bytes_max:
             raise PayloadError(f"{len(payload)} bytes are more than message_bytes={bytes_max}")
         framer = self._framer
+        self._driver.wait_for_depot(framer)
         if len(self._cells) < framer.backlog_cells and framer.large_bytes <= framer.backlog_bytes:
             return
         if not self.is_reliable:

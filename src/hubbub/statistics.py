@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hubbub.limits import MS
+from hubbub.links.arena import StoreStatistics
 from hubbub.links.local import LocalStatistics
 from hubbub.links.statistics import LinkStatistics
 from hubbub.protocol.core import Core
@@ -83,6 +84,7 @@ class ChannelStatistics:
     topics: tuple[TopicStatistics, ...]
     link: LinkStatistics
     local: LocalStatistics | None
+    shared: StoreStatistics | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
         topics=_describe_topics(core, peers),
         link=driver.link.statistics(),
         local=None if driver.local is None else driver.local.statistics(),
+        shared=None if driver.depot is None else driver.depot.statistics(),
     )
 
 

@@ -88,6 +88,7 @@ class Subscription(Closing):
         overflow: str = "drop_oldest",
         inline: bool = False,
         no_local: bool = False,
+        copy: bool = False,
         channel: Any = None,
         type: Any = None,
         on_event: Callable[[Event], object] | None = None,
@@ -95,6 +96,7 @@ class Subscription(Closing):
         _check_options(queue, overflow, callback, inline)
         self.context = context
         self.no_local = no_local
+        self.copy = copy
         self.channel = channel
         self.type = type
         self.on_event = on_event
@@ -129,6 +131,8 @@ class Subscription(Closing):
         """Take a run from the node; several channels may do so at once, each in its own order."""
         if self._closed_reason is not None:
             return
+        if self.copy:
+            delivery = delivery._replace(payloads=[bytes(one) for one in delivery.payloads])
         if self._express is not None and self._express.run_at_once(delivery, context):
             return
         with self._delivering:

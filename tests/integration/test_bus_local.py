@@ -229,3 +229,134 @@ def test_faults_are_of_multicast_and_make_it_the_only_link() -> None:
     place = fresh_place()
     with place.open("a", links=None, faults=hubbub.Faults(loss=0.1)) as node:
         assert node.links == ("multicast",)
+
+
+# Payloads by reference.
+
+
+def look_at(place: list[Any], messages: int) -> None:
+    """Receive large messages; tell how they came and whether they are whole."""
+    with Place(*place).open("reader", links=NEAR) as node:
+        subscription = node.subscribe("/x", queue=messages)
+        say("ready")
+        kinds: Counter[str] = Counter()
+        for number, message in zip(range(messages), subscription, strict=False):
+            assert message.sequence == number + 1
+            assert message.payload == bytes([number % 251]) * len(message.payload)
+            kinds[type(message.payload).__name__] += 1
+        say(kinds)
+        hear()
+
+
+def publish_large(publisher: hubbub.Publisher, numbers: range, size_bytes: int) -> None:
+    for number in numbers:
+        publisher.publish(bytes([number % 251]) * size_bytes)
+
+
+@pytest.mark.parametrize("size_bytes", [20_000, 65_536, 1 << 20, 5_000_001])
+def test_large_payloads_come_by_reference(size_bytes: int) -> None:
+    place = fresh_place()
+    with acting(look_at, place, 200) as actor, place.open("p", links=NEAR) as node:
+        assert actor.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        publish_large(publisher, range(1), size_bytes)
+        time.sleep(0.1)  # Until the reader has mapped what it was offered.
+        publish_large(publisher, range(1, 200), size_bytes)
+        kinds = actor.hear()
+        # While it is quiet, what fits a frame goes in it.
+        assert kinds["memoryview"] >= (150 if size_bytes < 60_000 else 190), kinds
+        wait_until(lambda: shared(node).slots_in_use <= 2)  # The last one is still in its hands.
+
+
+def shared(node: hubbub.Node) -> Any:
+    [channel] = node.statistics().channels
+    assert channel.shared is not None
+    return channel.shared
+
+
+def test_views_stay_as_they_are_while_the_publisher_goes_on() -> None:
+    place = fresh_place()
+    with place.open("p", links=NEAR) as node, place.open("s", links=NEAR) as other:
+        subscription, publisher = other.subscribe("/x", queue=1000), node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        held = []
+        for number in range(300):
+            publish_large(publisher, range(number, number + 1), 100_000)
+            message = take(subscription, 1)[0]
+            if number % 10 == 0:
+                held.append((number, message.payload[1000:2000]))
+        for number, part in held:
+            assert part == bytes([number % 251]) * 1000
+        assert shared(node).slots_in_use >= len(held) - 2
+        held.clear()
+        del part, message
+        wait_until(lambda: shared(node).slots_in_use == 0)
+
+
+def test_subscription_that_copies_gets_bytes() -> None:
+    place = fresh_place()
+    with place.open("p", links=NEAR) as node, place.open("s", links=NEAR) as other:
+        subscription = other.subscribe("/x", copy=True)
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        for number in range(20):
+            publish_large(publisher, range(number, number + 1), 50_000)
+            assert take(subscription, 1)[0].payload == bytes([number]) * 50_000
+        assert {type(one) for one in payloads(take_more(publisher, subscription))} == {bytes}
+
+
+def take_more(publisher: hubbub.Publisher, subscription: hubbub.Subscription) -> Any:
+    publish_large(publisher, range(10), 50_000)
+    return take(subscription, 10)
+
+
+def test_reader_that_is_killed_leaves_nothing_claimed() -> None:
+    place, events = fresh_place(), Events()
+    with (
+        acting(hold_everything, place) as actor,
+        place.open("p", links=NEAR, on_event=events) as node,
+    ):
+        assert actor.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        publish_large(publisher, range(1), 100_000)
+        time.sleep(0.1)
+        publish_large(publisher, range(100), 100_000)
+        wait_until(lambda: shared(node).slots_in_use >= 90)
+        actor.signal(signal.SIGKILL)
+        assert events.wait(PeerLeft).reason == "died"
+        wait_until(lambda: shared(node).slots_in_use == 0)
+
+
+def hold_everything(place: list[Any]) -> None:
+    """Receive and never let go."""
+    with Place(*place).open("holder", links=NEAR) as node:
+        subscription = node.subscribe("/x", queue=10_000)
+        say("ready")
+        kept = list(subscription)
+        say(len(kept))
+
+
+def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
+    place, messages = fresh_place(), 600
+    with (
+        acting(look_at, place, messages) as actor,
+        acting(hold_everything, place) as stopped,
+        place.open("p", links=NEAR) as node,
+    ):
+        assert actor.hear() == stopped.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(2, 10)
+        wait_until(lambda: pipes_of(node) == 2)
+        publish_large(publisher, range(1), 1 << 20)
+        time.sleep(0.1)
+        stopped.signal(signal.SIGSTOP)
+        publish_large(publisher, range(1, messages), 1 << 20)
+        assert sum(actor.hear().values()) == messages
+        assert shared(node).bytes_total <= 256 << 20
+        stopped.signal(signal.SIGCONT)

@@ -58,7 +58,7 @@ def sub(
         raise typer.BadParameter("give one of --json and --raw")
     with open_node(domain, interface, log) as node:
         node.on_event(lambda event: _tell(event, events, as_json))
-        subscription = node.subscribe(patterns, queue=queue)
+        subscription = node.subscribe(patterns, queue=queue, copy=True)
         code = _follow(subscription, _writer(as_json, raw), count, timeout)
         lost = subscription.dropped + sum(one.messages_lost for one in node.statistics().channels)
         gaps = sum(one.gaps for one in node.statistics().channels)

@@ -7,10 +7,10 @@ are of the kind SOCK_SEQPACKET: in order, lossless, with the bounds of packets k
 tells at once that the other end has closed or died; a descriptor of the other process (pidfd) tells
 these two apart, also where a forked child still holds the socket. It may do so a moment later.
 
-A packet is a greeting, one frame as it is (which need not be copied then), or a run of frames
-behind a head that tells their size. Nobody waits in `send`: what a pipe does not take is kept for
-it up to a bound and then dropped, which the protocol repairs like any loss, and no other pipe
-notices.
+A packet is a greeting, one frame as it is (which need not be copied then), a run of frames behind
+a head that tells their size, or a note of the depot (depot.py), with or without a descriptor.
+Nobody waits in `send`: what a pipe does not take is kept for it up to a bound and then dropped,
+which the protocol repairs like any loss, and no other pipe notices.
 
 The caller serialises all methods but `receive` and `look`, which may run beside `send`.
 """
@@ -43,12 +43,15 @@ _DOUBTFUL_MAX: Final = 64
 _PATH_BYTES_MAX: Final = 107
 
 _RUN: Final = struct.Struct("!HH")  # A mark, and the size of each frame but the last.
-_IS_RUN: Final = 0xFF01  # No frame begins so.
-_MARK_OF_RUN: Final = 0xFF
+_IS_RUN: Final = 0xFF01
+_MARK: Final = 0xFF  # No frame begins so.
+_IS_NOTE: Final = b"\xff\x03"
 _GREETING: Final = struct.Struct(f"!4sBII{KEY_BYTES}s")
 _MAGIC: Final = b"\xff\x02hu"
 _VERSION: Final = 1
+_DESCRIPTOR_BYTES: Final = socket.CMSG_SPACE(4)
 _CREDENTIALS: Final = struct.Struct("3i")
+_INT: Final = struct.Struct("i")
 _NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 
 
@@ -77,6 +80,14 @@ def runtime_directory() -> Path:
             f"{directory} must be a directory of this user that nobody else may enter (mode 0700)"
         )
     return directory
+
+
+class Note(NamedTuple):
+    """What a peer's depot says to ours."""
+
+    key: bytes
+    text: bytes
+    fileno: int | None  # Who takes the note closes it.
 
 
 class Closed(NamedTuple):
@@ -144,6 +155,7 @@ class LocalLink:
         self._doubtful: dict[int, bytes] = {}  # Processes whose pipe ended, and its key.
         self.opened: deque[bytes] = deque()  # Keys of pipes that the caller has not heard of yet,
         self.closed: deque[Closed] = deque()  # and of those that ended.
+        self.notes: deque[Note] = deque()
         self.has_room = False  # A pipe that had none takes data again: call `flush`.
         self._packets_out = self._bytes_out = self._packets_in = self._bytes_in = 0
         self._dropped = self._refused = 0
@@ -262,6 +274,20 @@ class LocalLink:
             else:
                 self._transmit(pipe, buffers)
 
+    def send_note(self, key: bytes, text: bytes, fileno: int | None = None) -> bool:
+        """Say something to a peer's depot, in the order of frames; False: there is no room."""
+        pipe = self._pipes.get(key)
+        if pipe is None or (pipe.backlog and fileno is not None):
+            return False
+        if fileno is None:
+            (self._keep if pipe.backlog else self._transmit)(pipe, [_IS_NOTE, text])
+            return True
+        try:
+            socket.send_fds(pipe.socket, [_IS_NOTE, text], [fileno])
+        except OSError:
+            return False
+        return True
+
     def _transmit(self, pipe: _Pipe, buffers: list[bytes | memoryview]) -> None:
         try:
             sent_bytes = pipe.socket.sendmsg(buffers)
@@ -337,26 +363,43 @@ class LocalLink:
         """Read at most so many packets; False: the pipe has ended."""
         for _ in range(reads):
             try:
-                packet = pipe.socket.recv(_PACKET_BYTES)
+                packet, extra, _, _ = pipe.socket.recvmsg(
+                    _PACKET_BYTES, _DESCRIPTOR_BYTES, socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return True
             except OSError:
                 return False
+            fileno = _descriptor(extra) if extra else None
             if len(packet) <= _RUN.size:
                 self._refused += bool(packet)  # Empty: its end. Nobody of ours sends so little.
                 return False
-            if not pipe.key:
-                if not self._identify(pipe, packet):
-                    return False
-                continue
-            self._latest = pipe
-            self._packets_in += 1
-            self._bytes_in += len(packet)
-            if packet[0] != _MARK_OF_RUN:
+            if pipe.key and packet[0] != _MARK and fileno is None:
+                self._packets_in += 1
+                self._bytes_in += len(packet)
+                self._latest = pipe
                 received.append((packet, 0, pipe.source))
-            else:
-                _, segment_bytes = _RUN.unpack_from(packet)
-                received.append((packet[_RUN.size :], segment_bytes, pipe.source))
+            elif not self._take_marked(pipe, packet, fileno, received):
+                return False
+        return True
+
+    def _take_marked(
+        self, pipe: _Pipe, packet: bytes, fileno: int | None, received: list[Received]
+    ) -> bool:
+        """Take a packet that is not one frame; False: the pipe has ended."""
+        if packet.startswith(_IS_NOTE) and pipe.key:
+            self.notes.append(Note(pipe.key, packet[len(_IS_NOTE) :], fileno))
+            return True
+        if fileno is not None:
+            os.close(fileno)
+        if not pipe.key:
+            return self._identify(pipe, packet)
+        self._packets_in += 1
+        self._bytes_in += len(packet)
+        self._latest = pipe
+        mark, segment_bytes = _RUN.unpack_from(packet)
+        if mark == _IS_RUN:
+            received.append((packet[_RUN.size :], segment_bytes, pipe.source))
         return True
 
     def _identify(self, pipe: _Pipe, packet: bytes) -> bool:
@@ -467,6 +510,14 @@ class LocalLink:
             dropped=self._dropped,
             refused=self._refused,
         )
+
+
+def _descriptor(extra: list[tuple[int, int, bytes]]) -> int | None:
+    """Return the one descriptor that came with a packet."""
+    for level, kind, data in extra:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and len(data) >= _INT.size:
+            return int(_INT.unpack_from(data)[0])
+    return None
 
 
 def _key_of(text: str) -> bytes:

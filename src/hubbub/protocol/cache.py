@@ -69,7 +69,9 @@ class Cache:
 
     def runs_of(self, sequence: int) -> list[batch.Run]:
         """Return which messages were in a frame that is gone; empty if that is forgotten, too."""
-        return batch.decode_runs(self.run_tables.get(sequence, b""))
+        body = self.bodies.get(sequence)
+        table = batch.read_runs(body) if isinstance(body, bytes) else b""
+        return batch.decode_runs(self.run_tables.get(sequence, table))
 
     def _evict_bytes(self, newest: int) -> None:
         first = self.first

@@ -230,7 +230,7 @@ class Core:
         peer = self.peers.get(key)
         if peer is not None:
             peer.pipe = pipe
-        self._reroute(now)
+        self.reroute(now)
         self.discovery.introduce(pipe)
 
     def close_pipe(self, now: int, key: bytes, *, is_dead: bool) -> None:
@@ -244,9 +244,10 @@ class Core:
                 self.membership.bury(now, peer)
             elif isinstance(peer.address, Pipes):
                 self.membership.lose(now, peer)
-        self._reroute(now)
+        self.reroute(now)
 
-    def _reroute(self, now: int) -> None:
+    def reroute(self, now: int) -> None:
+        """Look again which ways frames take."""
         for stream in self.outgoing.senders:
             self.outgoing.grants.reroute(stream)
         self.express.close()

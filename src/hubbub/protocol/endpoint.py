@@ -1,10 +1,11 @@
 """What the machines of one channel share: who we are, what goes out, what is counted."""
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
+from typing import Any
 
 from hubbub.events import Event, GapAbandoned
 from hubbub.limits import US
@@ -37,6 +38,10 @@ def hash_domain(domain: str) -> int:
     return int.from_bytes(sha256(domain.encode()).digest()[:4], "big")
 
 
+def _resolve_nothing(key: bytes, references: list[bytes]) -> None:
+    return None
+
+
 class Endpoint:
     """One node on one channel."""
 
@@ -59,7 +64,10 @@ class Endpoint:
         self.now = 0
         self.link = MULTICAST  # By which the frame under way came.
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
+        # Makes payloads of the references of a peer; the shell knows how.
+        self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = _resolve_nothing
         self.pipes: dict[bytes, Pipes] = {}  # Open ones, by the key of the other end.
+        self.behind: Collection[bytes] = ()  # Who takes nothing for now: fresh frames pass it by.
         self.control: deque[Burst] = deque()
         self.deliveries: list[Delivery] = []
         self.events: list[Event] = []

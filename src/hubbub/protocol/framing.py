@@ -16,17 +16,26 @@ takes a message whose earlier frames have all come for the next one, or for one 
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from itertools import accumulate, groupby
 from typing import Any, Final
 
-from hubbub.limits import BACKLOG_MESSAGES_MAX, BUSY_WINDOW
+from hubbub.limits import (
+    BACKLOG_MESSAGES_MAX,
+    BUSY_WINDOW,
+    BYTES_PER_MESSAGE,
+    REFERENCES_PER_FRAME,
+    REFERRED_BYTES_AT_ONCE,
+)  # fmt: skip
+from hubbub.protocol.burst import Pipes
 from hubbub.protocol.cache import Body
 from hubbub.protocol.delivery import LOOPBACK, Delivery
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import batch
 from hubbub.wire.control import Topic, encode_declarations
-from hubbub.wire.header import DECLARES, HEADER_BYTES, TAG_BYTES
+from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 
+Refer = Callable[[bytes, Pipes], bytes | None]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
 
 CELLS: Final = 3
@@ -60,7 +69,9 @@ class Framer:
         busy_messages: float,
         backlog_bytes: int,
         burst_frames: int = 1,
+        reference_bytes: int = 0,
     ) -> None:
+        self.reference_bytes = reference_bytes  # From this size on; 0: never.
         self.stream = stream
         # Room for the tag is left now, so that sealing later changes no frame size.
         self.body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
@@ -80,6 +91,10 @@ class Framer:
         self.behind: dict[OutgoingTopic, list[Any]] = {}  # What follows a large one on its topic.
         self._behind_count = 0
         self.loopback: list[Delivery] = []
+        # To all receivers; None: the group. Where it leads by pipes, large payloads go by
+        # reference: `refer` puts one into memory that they share, and says None if it cannot.
+        self.route: Pipes | None = None
+        self.refer: Refer | None = None
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
         self.free_cells = 0  # With fewer, a publish only appends; with more, it tries to send;
@@ -87,9 +102,10 @@ class Framer:
         self.backlog_cells = CELLS * BACKLOG_MESSAGES_MAX  # with so many, it waits.
         self.hold_until_ns = 0
         self._window_start_ns = 0
-        self._window_messages = 0
-        self._calm_ns = 0  # When `calm` last looked, and after how many messages.
-        self._calm_messages = 0
+        self._window_load = 0
+        self._load = 0  # Messages, a large one counting as several: so much goes by reference.
+        self._calm_ns = 0  # When `calm` last looked, and after how much.
+        self._calm_load = 0
         self._is_large_next = False
         self.messages = 0
 
@@ -111,7 +127,7 @@ class Framer:
 
     def is_ready(self, now: int) -> bool:
         """Tell whether a burst should be made now."""
-        if self.large:
+        if self.large or self.large_bytes >= REFERRED_BYTES_AT_ONCE:
             return True
         count = self.pending_count
         return count > 0 and (count >= self._burst_count or self.is_overdue(now))
@@ -123,11 +139,23 @@ class Framer:
     @property
     def has_frame(self) -> bool:
         """Tell whether what waits fills a frame."""
-        return bool(self.large) or self.pending_count >= self.batch_count
+        if self.large or self.large_bytes >= REFERRED_BYTES_AT_ONCE:
+            return bool(self.large or self.cells)
+        return self.pending_count >= self.batch_count
 
     @property
     def _burst_count(self) -> int:
         return self.batch_count * self.burst_frames
+
+    @property
+    def may_gather(self) -> bool:
+        """Tell whether a large message may wait for others, to be framed with them by reference."""
+        return (
+            self.is_busy
+            and self.route is not None
+            and self.refer is not None
+            and self.large_bytes < REFERRED_BYTES_AT_ONCE
+        )
 
     def defer_flush(self, wall_ns: int) -> None:
         """Let more messages come before who publishes tries again."""
@@ -156,6 +184,8 @@ class Framer:
                 continue
             if not self.cells[0].is_declared and (made := self._declare_alone()) is not None:
                 return made
+            if self._may_refer() and (made := self._frame_references(now, received_ns)) is not None:
+                return made
             columns = self._take(now, end)
             if columns is not None:
                 made = self._frame(columns, received_ns)
@@ -168,13 +198,51 @@ class Framer:
         if not self.is_busy or now < self.hold_until_ns:
             return
         elapsed_ns = now - self._calm_ns
-        came = self.messages - self._calm_messages + self.pending_count
-        self._calm_ns, self._calm_messages = now, self.messages
+        came = self._load - self._calm_load + self.pending_count
+        self._calm_ns, self._calm_load = now, self._load
         if came * BUSY_WINDOW <= self.busy_messages * elapsed_ns:
             self.is_busy = False
             self.free_cells = 0
         elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
+
+    def _may_refer(self) -> bool:
+        """Tell whether the next message may go by reference."""
+        return (
+            self.route is not None
+            and self.refer is not None
+            and 0 < self.reference_bytes <= len(self.cells[1])
+            and self.cells[0].receivers > 0
+        )
+
+    def _frame_references(self, now: int, received_ns: int) -> tuple[Body, int] | None:
+        """Frame the next messages by reference, as many as are large and find room; None: none."""
+        assert self.refer is not None and self.route is not None
+        topic, references, size_bytes = self.cells[0], [], 0
+        for at in range(0, min(CELLS * REFERENCES_PER_FRAME, len(self.cells)), CELLS):
+            payload = self.cells[at + 1]
+            if self.cells[at] is not topic or len(payload) < self.reference_bytes:
+                break
+            reference = self.refer(payload, self.route)
+            if reference is None:
+                break
+            references.append(reference)
+            size_bytes += len(payload)
+            if len(payload) > self.message_bytes_max:
+                self.large_bytes -= len(payload)
+        if not references:
+            return None
+        end = CELLS * len(references)
+        payloads, published_ns = self.cells[1:end:CELLS], self.cells[2:end:CELLS]
+        del self.cells[:end]
+        declarations = b"" if topic.is_declared else self._declarations([topic])
+        flags = REFERS | (DECLARES if declarations else 0)
+        first = self._number(topic, payloads, published_ns, received_ns)
+        self._watch_rate(now, len(references), size_bytes)
+        self.batch_count = REFERENCES_PER_FRAME if self.is_busy else 1
+        self.free_cells = CELLS * (self._burst_count - 1) if self.is_busy else 0
+        runs = [(topic.number, first, len(references))]
+        return batch.encode(runs, references, published_ns, declarations), flags
 
     def _take(self, now: int, end: int) -> Columns | None:
         """Take what fills one frame of these pending messages; a large one is set aside."""
@@ -240,6 +308,7 @@ class Framer:
         self._bound_backlog(mean_bytes)
         if self.is_busy:
             self.messages += count
+            self._load += count * (1 + mean_bytes // BYTES_PER_MESSAGE)
             self.hold_until_ns = now + self.holdback_ns
         else:
             self._count(now, count, mean_bytes)
@@ -247,15 +316,17 @@ class Framer:
     def _count(self, now: int, count: int, mean_bytes: int) -> None:
         """Count messages of a quiet stream, which may make it a busy one."""
         self.messages += count
+        load = count * (1 + mean_bytes // BYTES_PER_MESSAGE)
+        self._load += load
         if now - self._window_start_ns > BUSY_WINDOW:
             self._window_start_ns = now
-            self._window_messages = 0
-        self._window_messages += count
-        if self.holdback_ns and self._window_messages > self.busy_messages:
+            self._window_load = 0
+        self._window_load += load
+        if self.holdback_ns and self._window_load > self.busy_messages:
             self.is_busy = True
             self.batch_count = max(self.body_bytes_max // mean_bytes, 1)
             self.hold_until_ns = now + self.holdback_ns
-            self._calm_ns, self._calm_messages = now, self.messages
+            self._calm_ns, self._calm_load = now, self._load
 
     def _bound_backlog(self, mean_bytes: int) -> None:
         backlog_count = min(self.backlog_bytes // max(mean_bytes, 1), BACKLOG_MESSAGES_MAX)

@@ -7,10 +7,11 @@ are declared in their first frame, which every granted receiver gets; only a new
 grant.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, US
 from hubbub.protocol.burst import Pipes
+from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
@@ -31,13 +32,13 @@ class Grants:
         topics: dict[int, OutgoingTopic],
         body_bytes_max: int,
         send: Callable[[Peer, bytes], None],
-        pipes: Mapping[bytes, Pipes],
+        endpoint: Endpoint,
     ) -> None:
         self.senders = senders
         self.topics = topics
         self.body_bytes_max = body_bytes_max
         self.send = send
-        self.pipes = pipes
+        self.endpoint = endpoint
         # These never start anew, also not for a peer that was forgotten and remembers us.
         self.serial = 0
         self.debts = 0
@@ -155,8 +156,9 @@ class Grants:
     def reroute(self, stream: int) -> None:
         """Choose the way of new frames: pipes, if all receivers of the stream have one."""
         keys = [key for key, streams in self.from_frames.items() if stream in streams]
-        is_near = bool(keys) and all(key in self.pipes for key in keys)
-        self.senders[stream].route = Pipes(keys) if is_near else None
+        is_near = bool(keys) and all(key in self.endpoint.pipes for key in keys)
+        ready = [key for key in keys if key not in self.endpoint.behind] or keys
+        self.senders[stream].framer.route = Pipes(ready) if is_near else None
 
     def _bodies(self, peer: Peer) -> list[bytes]:
         parts = self._split(peer)

@@ -6,6 +6,7 @@ others hear it.
 """
 
 from collections import OrderedDict
+from functools import partial
 
 from hubbub.limits import (
     ACTIVE_SENDER,
@@ -191,6 +192,7 @@ class Incoming:
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
                 tolerance_ns, self.budget, self.interest.includes,
+                partial(self.endpoint.resolve, peer.key),
             )  # fmt: skip
             if receiver.is_reliable:
                 receiver.positions = self.positions.pop(peer.key, {})

@@ -62,7 +62,7 @@ class Outgoing:
         self.cache = self.reliable.cache
         self.grants = Grants(
             self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES,
-            self._send_grant, endpoint.pipes,
+            self._send_grant, endpoint,
         )  # fmt: skip
 
     def _make_sender(
@@ -72,7 +72,7 @@ class Outgoing:
         framer = Framer(
             stream, frame_bytes_max, int(settings.holdback_ms * MS),
             settings.holdback_rate * BUSY_WINDOW / SECOND, settings.backlog_bytes,
-            max(burst_bytes_max // frame_bytes_max, 1),
+            max(burst_bytes_max // frame_bytes_max, 1), settings.reference_bytes,
         )  # fmt: skip
         is_reliable = stream == RELIABLE
         return Sender(

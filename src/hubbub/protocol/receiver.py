@@ -9,6 +9,7 @@ while an earlier frame is missing, because that may have named them.
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any, Final
 
 from hubbub.limits import (
     CACHE_BYTES_MAX,
@@ -25,13 +26,19 @@ from hubbub.protocol.topics import Hole, IncomingTopic
 from hubbub.subjects import is_subject
 from hubbub.wire import batch
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
-from hubbub.wire.header import BEST_EFFORT, DECLARES
+from hubbub.wire.header import BEST_EFFORT, DECLARES, REFERS
+
+_UNCOMMON: Final = DECLARES | REFERS
 
 Held = tuple[int, int, list[bytes], Sequence[int]]
 
 
 def _held_bytes(runs: list[Held]) -> int:
     return sum(sum(map(len, run[2])) + FRAME_COST_BYTES for run in runs)
+
+
+def _resolve_nothing(references: list[bytes]) -> None:
+    return None
 
 
 class Receiver:
@@ -46,6 +53,7 @@ class Receiver:
         tolerance_ns: int,
         budget: Budget,
         is_wanted: Callable[[str], bool],
+        resolve: Callable[[list[bytes]], list[Any] | None] = _resolve_nothing,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -57,6 +65,7 @@ class Receiver:
         self.topics: dict[int, IncomingTopic] = {}
         self.reassembly = Reassembly(budget)
         self.is_wanted = is_wanted
+        self.resolve = resolve  # Makes payloads of references; None: what they name is not here.
         self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
         self.declared_firsts: dict[int, int] = {}  # By frames that came meanwhile.
         self.held: dict[int, list[Held]] = {}
@@ -104,15 +113,21 @@ class Receiver:
         received_ns: int, out: list[Delivery],
     ) -> bool:  # fmt: skip
         """Take a DATA frame (body in `buffer[start:end]`); False if it was not new or not sound."""
-        if sequence == self.next and self._is_calm() and not flags & DECLARES:
+        if sequence == self.next and self._is_calm() and not flags & _UNCOMMON:
             return self._accept_next(sequence, buffer, start, end, received_ns, out)
         if not self._is_new(sequence) or self._is_full(sequence):
             return False
         body = batch.decode(buffer, start, end)
         if body is None or (flags & DECLARES and not self._declare(body.declarations)):
             return self._refuse_malformed()
-        self._mark(now, sequence, end - start)
         runs, payloads, published_ns, _ = body
+        if flags & REFERS:
+            found = self.resolve(payloads)
+            if found is None:
+                self.refusal = "unresolved"
+                return False
+            payloads = found
+        self._mark(now, sequence, end - start)
         if self.held and (flags & DECLARES or self.held_base != self.base):
             self._release_named(received_ns, out)
         self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)

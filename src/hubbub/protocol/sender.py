@@ -28,6 +28,7 @@ from hubbub.wire.header import (
     ASK,
     DATA,
     HEADER_BYTES,
+    REFERS,
     REPAIR,
     SEGMENT,
     Prefix,
@@ -74,12 +75,13 @@ class Sender:
         self.burst_bytes_max = burst_bytes_max
         self.next_sequence = next_sequence
         self.position = 0
-        self.route: Pipes | None = None  # To all receivers; None: the group.
         self.is_held = False  # The node is still looking around: nothing may go.
         self.repairs: dict[int, None] = {}  # Frames, in the order they were asked for.
         self._asker: Address | None = None  # Who asked last.
         self.repair_bytes = 0
         self.repaired_ns: dict[int, int] = {}
+        # Who can follow the references in a frame: those it was sent to. Nobody else may have it.
+        self.referred: dict[int, Pipes] = {}
         self._was_repair = False
         self.tail_ns: int | None = None
         self._tail_interval_ns = TAIL_HEARTBEAT
@@ -178,7 +180,7 @@ class Sender:
             size += HEADER_BYTES + body_bytes(frame[1])
             if self._is_last_of_burst(frame[1], size):
                 break
-        return self._emit(now, frames, 0, self.route) if frames else None
+        return self._emit(now, frames, 0, self.framer.route) if frames else None
 
     def _is_last_of_burst(self, body: Body, size: int) -> bool:
         # The short last piece of a large message cannot be padded, so it must end a burst.
@@ -197,6 +199,8 @@ class Sender:
             self.flow.unblocked()
             self._tail_interval_ns = TAIL_HEARTBEAT
             self.tail_ns = now + TAIL_HEARTBEAT
+            if flags & REFERS and self.framer.route is not None:
+                self.referred[sequence] = self.framer.route
             if self.is_blocked():
                 flags |= ASK
         return sequence, body, flags
@@ -226,7 +230,7 @@ class Sender:
             sequence, body, flags = frames[-1]
             frames[-1] = sequence, body, flags | ASK
         # Nobody else waits for them, and by itself a repair is not queued behind new frames.
-        destination = self._asker if len(self.flow.receivers) == 1 else self.route
+        destination = self._asker if len(self.flow.receivers) == 1 else self.framer.route
         return self._emit(now, frames, REPAIR, destination)
 
     def _emit(
@@ -278,7 +282,9 @@ class Sender:
             for sequence in range(first, min(first + count, self.next_sequence)):
                 if state is None or sequence < state.from_frame:
                     skipped.append(sequence)
-                elif sequence not in self.cache.bodies:
+                elif sequence not in self.cache.bodies or key not in self.referred.get(
+                    sequence, (key,)
+                ):
                     gone.append(sequence)
                 elif share > 0 and self.repair_bytes < budget_bytes:
                     share -= self._queue_repair(now, sequence)
@@ -324,6 +330,8 @@ class Sender:
         assert self.flow is not None and self.cache is not None
         before = self.flow.acknowledged
         self.cache.acknowledge(before)
+        if self.referred:
+            self.referred = {s: who for s, who in self.referred.items() if s >= before}
         if self.repaired_ns:
             self.repaired_ns = {s: at for s, at in self.repaired_ns.items() if s >= before}
         if self.flow.is_acknowledged(self.next_sequence):

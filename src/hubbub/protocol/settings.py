@@ -50,6 +50,8 @@ class Settings:
     """How much may wait to be sent before a publish waits."""
     linger_ms: float = limits.LINGER / MS
     """How long close() serves repairs at most."""
+    reference_bytes: int = limits.REFERENCE_BYTES_MIN
+    """Payloads from this size on go by reference to subscribers on this host; 0: none do."""
     message_bytes: int = limits.MESSAGE_BYTES_MAX
     """The largest message that is sent or put together."""
     reassembly_bytes: int = limits.REASSEMBLY_BYTES_MAX
@@ -90,6 +92,7 @@ class Settings:
             "rate_limit_bits",
             "reorder_tolerance_ms",
             "window_bytes",
+            "reference_bytes",
             "linger_ms",
             "nagging_window_ms",
             "nagging_check_ms",

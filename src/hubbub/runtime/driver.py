@@ -6,6 +6,7 @@ tries the lock: who gets it sends; who does not leaves the sending to the holder
 after letting go. Nobody sends more than a few bursts for others; the I/O thread does the rest.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,16 @@ from typing import Any
 
 from hubbub.errors import Backpressure, ClosedError, HubbubError
 from hubbub.events import Event, Starved
-from hubbub.limits import FLUSH_BURSTS_MAX, MS, PUBLISHER_SENDS, SECOND
+from hubbub.limits import (
+    FLUSH_BURSTS_MAX,
+    MS,
+    PUBLISHER_SENDS,
+    PUBLISHER_TURN,
+    SECOND,
+    STORE_PATIENCE,
+)
+from hubbub.links import arena
+from hubbub.links.depot import Depot
 from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
 from hubbub.links.multicast import MulticastLink
@@ -47,7 +57,6 @@ class Driver:
         self.core = core
         self.link = link
         self.local = local
-        self.pipes = None if local is None else PipeDriver(self, local)
         self.loop = loop
         self.dispatcher = dispatcher
         self._on_fork = on_fork
@@ -57,12 +66,28 @@ class Driver:
         self.closed_reason: str | None = None
         self.starvations = 0
         self._stuck: Burst | None = None
-        self._published_ns = 0  # When somebody last published and sent.
+        self._stuck_readers = 0
+        self._published_ns = 0  # When somebody last published and sent,
+        self._publisher = 0  # in which thread,
+        self._turn_ns = 0  # and did a turn of the loop beside it.
         self._armed_ns: int | None = None  # The deadline that the I/O thread knows.
         self._poll_ns = 0
         self._senders = tuple(core.outgoing.senders.values())
+        self.pipes = None if local is None else PipeDriver(self, local)
+        self.depot: Depot | None = None
+        if local is not None and arena.is_supported():
+            self.depot = self._open_depot(local)
         self.journal = Journal(core, link)
         core.endpoint.wall_offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def _open_depot(self, local: LocalLink) -> Depot:
+        """Let large payloads go by reference."""
+        depot = Depot(local, time.monotonic_ns)
+        self.core.endpoint.resolve = depot.resolve
+        self.core.endpoint.behind = depot.stuck
+        for sender in self._senders:
+            sender.framer.refer = depot.refer
+        return depot
 
     # Called by the I/O thread.
 
@@ -99,15 +124,42 @@ class Driver:
         """Take in what came by pipes, and which of them came and went."""
         local = self.local
         assert local is not None
-        if local.opened or local.closed or local.has_room:
+        if local.opened or local.has_room or local.notes or self.depot is not None:
             with self.lock:
                 while local.opened:
                     self.core.open_pipe(now, local.opened.popleft())
                 if local.has_room:
                     local.flush()
+                self._look_after_depot(now)
         self._take_in(now, received)
         while local.closed:
             self._close_pipe(now, *local.closed.popleft())
+
+    def advance_pipes(self, now: int) -> None:
+        """Do what is due with what is shared."""
+        if self.depot is not None:
+            with self.lock:
+                self.depot.advance(now)
+                self._look_after_depot(now)
+            self._after()
+
+    def _look_after_depot(self, now: int) -> None:
+        """Take and give notes; under the lock."""
+        local, depot = self.local, self.depot
+        assert local is not None
+        while local.notes:
+            note = local.notes.popleft()
+            if depot is not None:
+                depot.take(note)
+            elif note.fileno is not None:
+                os.close(note.fileno)
+        if depot is None:
+            return
+        if depot.has_released:
+            depot.give_back(now)
+        if len(depot.stuck) != self._stuck_readers:
+            self._stuck_readers = len(depot.stuck)
+            self.core.reroute(now)
 
     def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
         if is_dead:
@@ -115,6 +167,8 @@ class Driver:
             while received := self.link.receive():
                 self._take_in(now, received)
         with self.lock:
+            if self.depot is not None:
+                self.depot.pipe_closed(key, is_dead=is_dead)
             self.core.close_pipe(now, key, is_dead=is_dead)
             self._serve(now)
         self._after()
@@ -194,6 +248,7 @@ class Driver:
             return
         if not self.loop.is_loop_thread():
             self._published_ns = now
+            self._publisher = threading.get_ident()
         while self._has_ready():
             if owns(self.lock):
                 break  # A signal handler: what it interrupted looks again.
@@ -211,7 +266,17 @@ class Driver:
             sender.framer.defer_flush(time.time_ns())
         self.dispatcher.run()
         self._rearm()
-        self.loop.take_turn()
+        if now - self._turn_ns >= PUBLISHER_TURN:
+            self._turn_ns = now
+            self.loop.take_turn()
+
+    def flush_held(self) -> None:
+        """Send what is held back: who published it last is about to wait, so no more will come."""
+        if self._publisher == threading.get_ident():
+            for sender in self._senders:
+                if sender.framer.cells:
+                    sender.framer.hold_until_ns = 0
+                    self.flush(time.monotonic_ns())
 
     def send_single(self, sender: Sender, topic: OutgoingTopic, payload: bytes) -> bool:
         """Send one message of a quiet stream straight away; False: it must take its turn."""
@@ -224,7 +289,7 @@ class Driver:
             frame = self.core.single(now, sender, topic, payload, time.time_ns())
             if frame is None:
                 return False
-            burst = Burst(sender.route, [frame], 0)
+            burst = Burst(sender.framer.route, [frame], 0)
             if not self._send(burst):
                 self._stuck = burst
                 self.loop.watch_writable(self, self.link.writable_fileno(), True)
@@ -288,6 +353,13 @@ class Driver:
         if self.closed_reason is not None:
             raise ClosedError(f"the channel {self.link.channel} is closed: {self.closed_reason}")
 
+    def wait_for_depot(self, framer: Framer) -> None:
+        """Wait a little while readers hold all that can be shared; then large messages are cut."""
+        depot = self.depot
+        if depot is not None and depot.is_full and framer.route is not None:
+            self.publishing_paused()
+            self.wait(lambda: not depot.is_full, 2 * STORE_PATIENCE / SECOND)
+
     def publishing_paused(self) -> None:
         """Leave the sending to the I/O thread: who publishes is about to wait."""
         self._published_ns = 0
@@ -319,6 +391,8 @@ class Driver:
         if self.pipes is not None:
             self.loop.detach(self.pipes)
             self.pipes.link.close()
+        if self.depot is not None:
+            self.depot.close()
         self.dispatcher.run()
         self.closed.set()
         self.changes.wake_all()
@@ -373,6 +447,8 @@ class Driver:
         self.core.endpoint.wall_offset_ns = time.time_ns() - time.monotonic_ns()
         if self.local is not None:
             self.local.look_around()
+        if self.depot is not None:
+            self.depot.forget_others(self.core.peers)
         before = self.link.filenos()
         events: list[Event] = self.link.poll_events(now)
         if events:
@@ -394,7 +470,12 @@ class Driver:
         if self.changes.waiting:
             self.changes.wake_all()
         now = time.monotonic_ns()
-        if not self._is_published_on(now) and self._has_ready():
+        if self._is_published_on(now):
+            return
+        for sender in self._senders:
+            if sender.framer.cells:
+                sender.framer.hold_until_ns = 0  # Of a callback that has returned.
+        if self._has_ready():
             self.flush(now)
 
     def _is_published_on(self, now: int) -> bool:

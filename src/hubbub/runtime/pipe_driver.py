@@ -35,11 +35,13 @@ class PipeDriver:
         """Do nothing: pipes that take data again are readable here."""
 
     def advance(self, now: int) -> None:
-        """Do nothing: the driver has the timers."""
+        """Do what is due with what is shared."""
+        self._driver.advance_pipes(now)
 
     def deadline(self) -> int | None:
-        """Have none."""
-        return None
+        """Say when that is; a lock is not worth an exact answer."""
+        depot = self._driver.depot
+        return None if depot is None else depot.deadline()
 
     def starved(self, late_ms: float) -> None:
         """Leave the report to the driver."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.protocol import core as core_module
+from hubbub.protocol.burst import Pipes
 from hubbub.protocol.cache import Cache
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.flow import Flow
@@ -22,6 +23,7 @@ from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import IncomingTopic
+from hubbub.wire.header import REFERS, Header
 
 Method = Callable[..., Any]
 
@@ -237,3 +239,24 @@ def status_never_sent(sound: Method) -> Method:
 def window_ignored(sound: Method) -> Method:
     """Send whatever the receivers can take."""
     return lambda self: False
+
+
+@_bug(Grants, "reroute", "pipe_changes")
+def pipe_taken_for_all(sound: Method) -> Method:
+    """Send by pipes as soon as one receiver has one."""
+
+    def reroute(self: Grants, stream: int) -> None:
+        keys = [key for key in self.from_frames if key in self.endpoint.pipes]
+        self.senders[stream].framer.route = Pipes(keys) if keys else None
+
+    return reroute
+
+
+@_bug(Incoming, "take_frame", "pipes")
+def references_not_followed(sound: Method) -> Method:
+    """Take what stands for a payload for the payload."""
+
+    def take_frame(self: Incoming, now: int, peer: Peer, header: Header, *rest: Any) -> None:
+        sound(self, now, peer, header._replace(flags=header.flags & ~REFERS), *rest)
+
+    return take_frame

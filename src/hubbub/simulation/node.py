@@ -8,6 +8,7 @@ polls the application may publish.
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -92,6 +93,9 @@ class SimulatedNode:
         self._bounds = Bounds(world, self)
         self._storm = StormWatch(world, self.name)
         self.key = self.core.endpoint.key
+        self.core.endpoint.resolve = partial(network.pipes.resolve, self.key)
+        for sender in self.core.outgoing.senders.values():
+            sender.framer.refer = partial(network.pipes.refer, self.key)
         network.nodes[self.address] = network.pipes.nodes[self.key] = self
         ledger.add_node(self)
         self._wake_at(world.now)
@@ -164,7 +168,7 @@ class SimulatedNode:
         frame = self.core.single(self.now, sender, topic, payload, wall_ns)
         if frame is None:
             return False
-        self._transmit(sender.route, frame, 0)
+        self._transmit(sender.framer.route, frame, 0)
         self.world.counts["singles"] += 1
         return True
 

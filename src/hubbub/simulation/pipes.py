@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from hubbub.limits import MS, US
 from hubbub.protocol.burst import Pipes
 from hubbub.simulation.world import World
+from hubbub.wire.batch import decode_reference, encode_reference
 
 if TYPE_CHECKING:
     from hubbub.simulation.node import SimulatedNode
@@ -28,6 +29,29 @@ class PipeNetwork:
         self._open: dict[Pair, int] = {}  # How often the pipe was opened so far: its number.
         self._opened = 0
         self._latest: dict[tuple[bytes, bytes], int] = {}
+        self._shared: dict[tuple[bytes, int], tuple[bytes, Pipes]] = {}
+
+    def refer(self, writer: bytes, payload: bytes, route: Pipes) -> bytes | None:
+        """Put a payload where the readers of a writer find it; now and then there is no room."""
+        if self.world.chance(0.1):
+            return None
+        number = len(self._shared)
+        self._shared[writer, number] = payload, route
+        self.world.counts["references"] += 1
+        return encode_reference(0, number, len(payload))
+
+    def resolve(self, reader: bytes, writer: bytes, references: list[bytes]) -> list[bytes] | None:
+        """Find payloads; None: one was not for this reader."""
+        payloads = []
+        for packed in references:
+            reference = decode_reference(packed)
+            payload, route = self._shared.get(
+                (writer, reference[1] if reference else -1), (b"", ())
+            )
+            if reader not in route:
+                return None
+            payloads.append(payload)
+        return payloads
 
     def open(self, one: "SimulatedNode", other: "SimulatedNode") -> None:
         """Connect two nodes."""

@@ -7,9 +7,10 @@ one `unpack_from` a table takes it apart, whatever the number of messages:
     declarations (msgpack), runs x {u32 topic, u64 first sequence, u32 count}
     messages x u32 length, messages x u64 publish time in ns, payloads, padding
 
-Padding lets frames of one offloaded burst have the same size. A body without messages only
-declares. A SEGMENT body is {u32 topic, u64 sequence, u64 publish time, u64 total, u64 offset, u32
-stride} and data.
+With the flag REFERS each payload is a reference, {u32 arena, u64 offset, u64 size}, to memory that
+the sender shares with its receivers. Padding lets frames of one offloaded burst have the same size.
+A body without messages only declares. A SEGMENT body is {u32 topic, u64 sequence, u64 publish time,
+u64 total, u64 offset, u32 stride} and data.
 """
 
 from collections.abc import Sequence
@@ -23,9 +24,11 @@ from hubbub.limits import MESSAGE_BYTES_MAX, SEGMENT_STRIDE_MIN, SEQUENCE_MAX
 _HEAD: Final = Struct("!HHI")
 _RUN: Final = Struct("!IQI")
 _SEGMENT: Final = Struct("!IQQQQI")
+_REFERENCE: Final = Struct("!IQQ")
 _SINGLE: Final = Struct("!HHIIQIIQ")
 HEAD_BYTES: Final = _HEAD.size
 RUN_BYTES: Final = _RUN.size
+REFERENCE_BYTES: Final = _REFERENCE.size
 SEGMENT_HEAD_BYTES: Final = _SEGMENT.size
 TABLE_BYTES_PER_MESSAGE: Final = 12
 _SLICED_AT_ONCE: Final = 32
@@ -196,3 +199,13 @@ def read_segment_run(head: bytes) -> bytes:
     """Return the run table of a SEGMENT: the one message that it is part of."""
     topic, sequence, *_ = _SEGMENT.unpack(head)
     return encode_run(topic, sequence, 1)
+
+
+def encode_reference(arena: int, offset: int, size_bytes: int) -> bytes:
+    """Make what stands for a payload that lies in shared memory."""
+    return _REFERENCE.pack(arena, offset, size_bytes)
+
+
+def decode_reference(payload: bytes) -> tuple[int, int, int] | None:
+    """Return arena, offset and size of a payload that lies in shared memory."""
+    return _REFERENCE.unpack(payload) if len(payload) == _REFERENCE.size else None

@@ -42,6 +42,7 @@ DECLARES: Final = 4  # The body names topics before their first use.
 SEALED: Final = 8  # Body encrypted, 16-byte tag at the end.
 OPEN_BITMAP: Final = 16  # Receivers beyond the bitmap, or not known: everybody looks at the topics.
 CONTINUES: Final = 32  # Reserved: a topic comes from another stream.
+REFERS: Final = 128  # The payloads are references to shared memory (wire/batch.py).
 REFUSES: Final = 64  # A STATUS that knows nothing of the debt it answers.
 
 # Streams of a channel. 2 is reserved for bulk (decision 0003 keeps large messages in the reliable

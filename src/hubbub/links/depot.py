@@ -1,0 +1,294 @@
+"""HOT. Large payloads by reference, over the pipes of one channel: both ends of it.
+
+The writer's end has a store (arena.py) and offers its arenas to peers, by a note with the
+descriptor, before the first frame that refers to them; notes and frames keep their order in a pipe.
+The first arena is used only once a peer has said that it could map it. The reader's end maps what
+it is offered (mapping.py), makes views of references, and gives back by notes what the application
+has let go of: many at a time, soon after, and ever less often where nothing is let go.
+
+A reader that holds what the writer needs, and gives nothing back for a while, is left behind: the
+writer gives up the arenas that it has claims in and never writes them again, so whatever that
+reader holds or has yet to read stays as it was. It gets no references until it gives signs of life.
+
+Everything is called under the channel's lock, but for `resolve` of what lies in memory already.
+"""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from struct import Struct, error
+from typing import Any, Final
+
+from hubbub.errors import LinkError
+from hubbub.limits import MS, SECOND, STORE_BYTES_MAX, STORE_PATIENCE
+from hubbub.links.arena import Store, StoreStatistics
+from hubbub.links.local import LocalLink, Note
+from hubbub.links.mapping import Mapping
+from hubbub.protocol.burst import Pipes
+from hubbub.wire.batch import decode_reference, encode_reference
+
+MAPPINGS_MAX: Final = 64  # Of one peer.
+PINNED_BYTES_MAX: Final = STORE_BYTES_MAX // 2  # Of one peer; beyond it payloads are copied.
+_FULL_BYTES: Final = STORE_BYTES_MAX * 3 // 4  # Who publishes large messages waits from here on...
+_ROOMY_BYTES: Final = STORE_BYTES_MAX // 2  # ...until here.
+_RELEASES_AT_ONCE: Final = 1024
+_RETIRED_KEPT: Final = 5 * SECOND  # Frames that refer to an arena may still be repaired.
+_GIVE_BACK: Final = 1 * MS
+_GIVE_BACK_CEILING: Final = 256 * MS
+
+_HEAD: Final = Struct("!BIQ")  # What it says, an arena, its size.
+_PLACE: Final = Struct("!IQ")
+_OFFER: Final = 1
+_TAKEN: Final = 2
+_REFUSED: Final = 3
+_RETIRED: Final = 4
+_RELEASE: Final = 5
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A peer that reads what we wrote."""
+
+    offered: set[int] = field(default_factory=set)
+    has_mapped: bool = False
+    has_refused: bool = False
+    gave_back_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Writer:
+    """A peer that writes what we read."""
+
+    mappings: dict[int, Mapping] = field(default_factory=dict)
+    released: deque[tuple[int, int]] = field(default_factory=deque)
+
+
+class Depot:
+    """What this node shares with its peers on this host, and they with it."""
+
+    def __init__(self, link: LocalLink, clock: Callable[[], int]) -> None:
+        self._link = link
+        self._clock = clock
+        self._store = Store(STORE_BYTES_MAX)
+        self._readers: dict[bytes, _Reader] = {}
+        self._writers: dict[bytes, _Writer] = {}
+        self.stuck: set[bytes] = set()  # Readers that were left behind.
+        self.is_full = False
+        self._full_ns = 0  # Since when.
+        self._retired: deque[tuple[int, bytes, int]] = deque()  # When to unmap what.
+        self._give_back_ns: int | None = None
+        self._interval_ns = _GIVE_BACK
+        self.refused = 0
+
+    # Writing.
+
+    def refer(self, payload: bytes, route: Pipes) -> bytes | None:
+        """Put a payload where all these readers find it; None: it must be sent as it is."""
+        for key in route:
+            reader = self._readers.get(key)
+            if reader is None:
+                reader = self._readers[key] = _Reader(gave_back_ns=self._clock())
+            if reader.has_refused:
+                return None
+        reference = self._store.put(payload, route)
+        if reference is None or self._bytes_in_use() > _FULL_BYTES:
+            self._note_full()
+        if reference is None:
+            return None
+        for key in route:
+            if not self._offer(key, reference.arena):
+                for reader_key in route:
+                    self._store.release(reader_key, [reference[:2]])
+                return None
+        return encode_reference(*reference)
+
+    def _offer(self, key: bytes, number: int) -> bool:
+        """See to it that a reader has an arena; False: it has not, for now."""
+        reader = self._readers[key]
+        if number not in reader.offered:
+            arena = self._store.arenas[number]
+            text = _HEAD.pack(_OFFER, number, arena.size_bytes)
+            if not self._link.send_note(key, text, arena.fileno):
+                return False
+            reader.offered.add(number)
+        return reader.has_mapped
+
+    def _bytes_in_use(self) -> int:
+        return sum(arena.bytes_in_use for arena in self._store.arenas.values())
+
+    def _note_full(self) -> None:
+        if not self.is_full:
+            self.is_full = True
+            self._full_ns = self._clock()
+
+    def _relieve(self, now: int) -> None:
+        """Leave behind who holds much and gives nothing back."""
+        for key, reader in list(self._readers.items()):
+            if now - reader.gave_back_ns >= STORE_PATIENCE and self._store.claimed_bytes(key):
+                self._retire(key)
+                self.stuck.add(key)
+        self.is_full = False
+
+    def _retire(self, key: bytes) -> None:
+        for number in self._store.retire(key):
+            for other, reader in self._readers.items():
+                if number in reader.offered:
+                    reader.offered.discard(number)
+                    self._link.send_note(other, _HEAD.pack(_RETIRED, number, 0))
+
+    # Reading.
+
+    def resolve(self, key: bytes, references: list[bytes]) -> list[Any] | None:
+        """Make payloads of references; None: at least one leads nowhere."""
+        writer = self._writers.get(key)
+        if writer is None:
+            return None
+        payloads = []
+        for packed in references:
+            payload = self._resolve(writer, packed)
+            if payload is None:
+                self.refused += 1
+                return None
+            payloads.append(payload)
+        if self._give_back_ns is None:
+            self._give_back_ns = self._clock() + _GIVE_BACK
+            self._interval_ns = _GIVE_BACK
+        return payloads
+
+    @staticmethod
+    def _resolve(writer: _Writer, packed: bytes) -> memoryview | bytes | None:
+        reference = decode_reference(packed)
+        mapping = None if reference is None else writer.mappings.get(reference[0])
+        if reference is None or mapping is None:
+            return None
+        if mapping.pinned_bytes > PINNED_BYTES_MAX:
+            return mapping.read(*reference[1:])
+        return mapping.lease(*reference[1:])
+
+    def give_back(self, now: int) -> None:
+        """Tell writers what the application has let go of."""
+        has_given = is_pinned = False
+        for key, writer in self._writers.items():
+            released = writer.released
+            while released:
+                places = [released.popleft() for _ in range(min(len(released), _RELEASES_AT_ONCE))]
+                text = b"".join((_HEAD.pack(_RELEASE, 0, 0), *(_PLACE.pack(*p) for p in places)))
+                self._link.send_note(key, text)
+                has_given = True
+            is_pinned = is_pinned or any(one.pinned_bytes > 0 for one in writer.mappings.values())
+        self._interval_ns = (
+            _GIVE_BACK if has_given else min(2 * self._interval_ns, _GIVE_BACK_CEILING)
+        )
+        self._give_back_ns = now + self._interval_ns if is_pinned else None
+
+    # Both.
+
+    def take(self, note: Note) -> None:
+        """Take a note of a peer; what makes no sense is counted."""
+        try:
+            kind, number, size_bytes = _HEAD.unpack_from(note.text)
+        except error:
+            kind, number, size_bytes = 0, 0, 0
+        if kind == _OFFER and note.fileno is not None:
+            self._map(note.key, number, note.fileno, size_bytes)
+            return
+        if note.fileno is not None:
+            os.close(note.fileno)
+        if kind == _RETIRED:
+            self._retired.append((self._clock() + _RETIRED_KEPT, note.key, number))
+            return
+        reader = self._readers.get(note.key)
+        if reader is None or kind not in (_TAKEN, _REFUSED, _RELEASE):
+            self.refused += 1
+        elif kind == _RELEASE:
+            places = note.text[_HEAD.size :]
+            self._store.release(
+                note.key, _PLACE.iter_unpack(places[: len(places) - len(places) % _PLACE.size])
+            )
+            reader.gave_back_ns = self._clock()
+            self.stuck.discard(note.key)
+            self.is_full = self.is_full and self._bytes_in_use() > _ROOMY_BYTES
+        else:
+            reader.has_mapped = kind == _TAKEN
+            reader.has_refused = kind == _REFUSED
+            if reader.has_refused:
+                self._retire(note.key)
+
+    def _map(self, key: bytes, number: int, fileno: int, size_bytes: int) -> None:
+        writer = self._writers.setdefault(key, _Writer())
+        answer = _TAKEN
+        known = writer.mappings.get(number)
+        if known is not None or len(writer.mappings) >= MAPPINGS_MAX:
+            # Known from an earlier pipe to the same peer: its numbers are never used twice.
+            os.close(fileno)
+            is_same = known is not None and known.size_bytes == size_bytes
+            answer = _TAKEN if is_same else _REFUSED
+        else:
+            try:
+                writer.mappings[number] = Mapping(number, fileno, size_bytes, writer.released)
+            except LinkError:
+                answer = _REFUSED
+        self.refused += answer == _REFUSED
+        self._link.send_note(key, _HEAD.pack(answer, number, 0))
+
+    def _unmap(self, key: bytes, number: int) -> None:
+        writer = self._writers.get(key)
+        mapping = None if writer is None else writer.mappings.pop(number, None)
+        if mapping is not None:
+            mapping.close()
+
+    def pipe_closed(self, key: bytes, *, is_dead: bool) -> None:
+        """End with a peer; if it lives, what it may still read or repair stays as it is."""
+        if not is_dead:
+            self._retire(key)
+        self._store.forget(key)
+        self._readers.pop(key, None)
+        self.stuck.discard(key)
+        if is_dead:
+            self.forget_writer(key)
+
+    def forget_writer(self, key: bytes) -> None:
+        """Let go of what a peer shared; views of it stay until they are let go of."""
+        writer = self._writers.pop(key, None)
+        if writer is not None:
+            for mapping in writer.mappings.values():
+                mapping.close()
+
+    def forget_others(self, keys: Collection[bytes]) -> None:
+        """Let go of what was shared by peers that are not among these."""
+        for key in [key for key in self._writers if key not in keys]:
+            self.forget_writer(key)
+
+    @property
+    def has_released(self) -> bool:
+        """Tell whether the application has let go of something."""
+        return any(writer.released for writer in self._writers.values())
+
+    def advance(self, now: int) -> None:
+        """Do what is due."""
+        while self._retired and now >= self._retired[0][0]:
+            self._unmap(*self._retired.popleft()[1:])
+        if self._give_back_ns is not None and now >= self._give_back_ns:
+            self.give_back(now)
+        if self.is_full and now >= self._full_ns + STORE_PATIENCE:
+            self._relieve(now)
+
+    def deadline(self) -> int | None:
+        """Return when `advance` has something to do."""
+        times = [self._give_back_ns, self._full_ns + STORE_PATIENCE if self.is_full else None]
+        if self._retired:
+            times.append(self._retired[0][0])
+        return min((time for time in times if time is not None), default=None)
+
+    def statistics(self) -> StoreStatistics:
+        """Count what is shared."""
+        return self._store.statistics()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with contextlib.suppress(LinkError):
+            self._store.close()
+        for key in list(self._writers):
+            self.forget_writer(key)

@@ -1,0 +1,220 @@
+"""Payloads by reference between two depots: offers, views, giving back, and who is left behind."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.limits import MS, STORE_BYTES_MAX, STORE_PATIENCE
+from hubbub.links import depot as depots
+from hubbub.links.depot import Depot
+from hubbub.links.local import LocalLink, Note
+from hubbub.protocol.burst import Pipes
+from hubbub.wire.batch import encode_reference
+
+A, B = bytes([1]) * 20, bytes([2]) * 20
+PATIENCE_S = 20.0
+PAYLOAD = bytes(range(256)) * 256
+
+
+class End:
+    """A depot on its pipes, under a clock that a test moves."""
+
+    def __init__(self, key: bytes, directory: Path) -> None:
+        self.now = 1
+        self.link = LocalLink(key, 7, "channel", directory)
+        self.depot = Depot(self.link, lambda: self.now)
+
+    def serve(self) -> None:
+        self.link.receive()
+        while self.link.notes:
+            self.depot.take(self.link.notes.popleft())
+
+    def close(self) -> None:
+        self.depot.close()
+        self.link.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[End, End]]:
+    """Two ends that know each other; the first writes, the second reads."""
+    with tempfile.TemporaryDirectory(prefix="hub") as directory:
+        writer, reader = End(A, Path(directory)), End(B, Path(directory))
+        until((writer, reader), lambda: writer.link.opened and reader.link.opened)
+        yield writer, reader
+        writer.close()
+        reader.close()
+
+
+def until(ends: tuple[End, End], is_so: Callable[[], Any]) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end_s, "it did not happen"
+        for end in ends:
+            end.serve()
+
+
+def refer(ends: tuple[End, End], payload: bytes = PAYLOAD) -> bytes:
+    """Refer to a payload, once the reader has mapped the arena."""
+    references: list[bytes] = []
+
+    def is_referred() -> bool:
+        reference = ends[0].depot.refer(payload, Pipes((B,)))
+        references.extend([reference] if reference else [])
+        return bool(references)
+
+    until(ends, is_referred)
+    until(ends, lambda: A in ends[1].depot._writers)
+    return references[0]
+
+
+def test_first_payload_goes_as_it_is_and_later_ones_by_reference(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None, "nobody has mapped anything yet"
+    reference = refer(ends)
+    payloads = reader.depot.resolve(A, [reference])
+    assert payloads is not None and bytes(payloads[0]) == PAYLOAD
+    assert isinstance(payloads[0], memoryview) and payloads[0].readonly
+
+
+def test_slot_is_free_when_the_reader_has_let_go_of_the_last_view(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    [payload] = reader.depot.resolve(A, [refer(ends)]) or [None]
+    part = payload[10:20]
+    del payload
+    reader.depot.give_back(0)
+    writer.serve()
+    assert writer.depot.statistics().slots_in_use == 1 and bytes(part) == PAYLOAD[10:20]
+    del part
+    assert reader.depot.has_released
+    reader.depot.give_back(0)
+    until(ends, lambda: writer.depot.statistics().slots_in_use == 0)
+
+
+def test_views_are_given_back_soon_and_then_looked_after_ever_less_often(
+    ends: tuple[End, End],
+) -> None:
+    _, reader = ends
+    [payload] = reader.depot.resolve(A, [refer(ends)]) or [None]
+    assert payload is not None
+    due_ns, waits = reader.depot.deadline(), []
+    for _ in range(12):
+        assert due_ns is not None
+        reader.depot.advance(due_ns)
+        following = reader.depot.deadline()
+        assert following is not None
+        waits.append(following - due_ns)
+        due_ns = following
+    assert waits == sorted(waits) and waits[-1] == 256 * MS
+    del payload
+    reader.depot.advance(due_ns)
+    assert reader.depot.deadline() is None, "nothing is held any more"
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        b"", bytes(19), bytes(21), encode_reference(9, 0, 10), encode_reference(0, 1 << 40, 10),
+        encode_reference(0, 0, 1 << 40), encode_reference(0, 2**64 - 1, 2**64 - 1),
+        encode_reference(0, 0, 0),
+    ],
+)  # fmt: skip
+def test_reference_that_leads_nowhere_is_refused(ends: tuple[End, End], reference: bytes) -> None:
+    _, reader = ends
+    good = refer(ends)
+    assert reader.depot.resolve(A, [good, reference]) is None
+    assert reader.depot.resolve(b"x" * 20, [good]) is None
+    assert reader.depot.refused >= 1
+
+
+@pytest.mark.parametrize("text", [b"", b"\x01", bytes(13), b"\x09" + bytes(40), b"\x02" * 13])
+def test_note_that_makes_no_sense_is_counted(ends: tuple[End, End], text: bytes) -> None:
+    writer, _ = ends
+    writer.depot.take(Note(b"s" * 20, text, None))
+    assert writer.depot.refused == 1
+
+
+def test_offer_that_is_no_arena_is_refused_and_closed(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    before = len(os.listdir("/proc/self/fd"))
+    inlet, outlet = os.pipe()
+    text = depots._HEAD.pack(depots._OFFER, 5, 4096)
+    reader.depot.take(Note(A, text, inlet))
+    os.close(outlet)
+    assert len(os.listdir("/proc/self/fd")) == before and reader.depot.refused == 1
+    writer.depot._readers[B] = depots._Reader()
+    until(ends, lambda: writer.depot._readers[B].has_refused)
+    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
+
+
+def test_reader_that_gives_nothing_back_is_left_behind_and_keeps_what_it_has(
+    ends: tuple[End, End],
+) -> None:
+    writer, reader = ends
+    large = bytes([7]) * (STORE_BYTES_MAX // 16)
+    [held] = reader.depot.resolve(A, [refer(ends, large)]) or [None]
+    while not writer.depot.is_full:
+        assert writer.depot.refer(large, Pipes((B,))) is not None
+    writer.now += STORE_PATIENCE
+    writer.depot.advance(writer.now)
+    assert writer.depot.stuck == {B} and not writer.depot.is_full
+    assert writer.depot.statistics().bytes_total == 0, "its arenas were given up"
+    assert bytes(held) == large, "and nobody writes there any more"
+    del held
+    reader.depot.give_back(0)
+    until(ends, lambda: not writer.depot.stuck)
+
+
+def test_publisher_waits_at_three_quarters_until_half(
+    ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depots, "PINNED_BYTES_MAX", STORE_BYTES_MAX)
+    writer, reader = ends
+    large = bytes(STORE_BYTES_MAX // 32)
+    references = [refer(ends, large)]
+    while not writer.depot.is_full:
+        reference = writer.depot.refer(large, Pipes((B,)))
+        assert reference is not None, "it says so before there is no room"
+        references.append(reference)
+    reader.serve()
+    payloads = reader.depot.resolve(A, references)
+    assert payloads is not None
+    del payloads[len(references) * 9 // 10 :]
+    reader.depot.give_back(0)
+    until(ends, lambda: reader.depot.has_released is False)
+    writer.serve()
+    assert writer.depot.is_full
+    payloads.clear()
+    reader.depot.give_back(0)
+    until(ends, lambda: not writer.depot.is_full)
+
+
+def test_reader_that_pins_too_much_gets_copies(
+    ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, reader = ends
+    monkeypatch.setattr(depots, "PINNED_BYTES_MAX", len(PAYLOAD))
+    payloads = [reader.depot.resolve(A, [refer(ends)]) for _ in range(3)]
+    kinds = [type(one[0]) for one in payloads if one is not None]
+    assert kinds == [memoryview, memoryview, bytes]
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_end_of_a_pipe_frees_what_a_dead_reader_had_and_leaves_a_living_one_its_views(
+    ends: tuple[End, End], is_dead: bool
+) -> None:
+    writer, reader = ends
+    [held] = reader.depot.resolve(A, [refer(ends)]) or [None]
+    writer.depot.pipe_closed(B, is_dead=is_dead)
+    statistics = writer.depot.statistics()
+    assert (statistics.slots_in_use, statistics.retired) == (0, 0 if is_dead else 1)
+    assert bytes(held) == PAYLOAD
+    reader.depot.pipe_closed(A, is_dead=is_dead)
+    assert bytes(held) == PAYLOAD
+    assert (A in reader.depot._writers) is not is_dead, "a living one may repair"
+    reader.depot.forget_others([])
+    assert A not in reader.depot._writers and bytes(held) == PAYLOAD
