@@ -12,12 +12,14 @@ from hubbub.cli.options import Json, Log, LoopbackInterface
 from hubbub.cli.session import EXIT_LOST, end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, note, plural, print_json, size
 
-LINKS = ("multicast",)
+LINKS = ("auto", "local", "multicast")
 
 
 def bench(
     benchmark: Annotated[Benchmark, typer.Argument(help="What to measure.", show_default=False)],
-    link: Annotated[str, typer.Option(help="Over which link: multicast.")] = "multicast",
+    link: Annotated[
+        str, typer.Option(help="Over which link: local, multicast, or auto, the best there is.")
+    ] = "auto",
     size_bytes: Annotated[
         int, typer.Option("--size", min=1, metavar="BYTES", help="Payload of a message.")
     ] = 64,
@@ -44,6 +46,10 @@ def bench(
     """
     if link not in LINKS:
         raise typer.BadParameter(f"link {link!r}: there is {', '.join(LINKS)}")
+    if loss and link != "multicast":
+        if link == "local":
+            raise typer.BadParameter("only multicast loses frames on purpose: --link multicast")
+        link = "multicast"
     from hubbub.cli import bench_processes
 
     end_on_sigterm()

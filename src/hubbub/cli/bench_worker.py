@@ -57,8 +57,9 @@ def _say(line: str) -> None:
 def _play(role: str, plan: Plan, stop: threading.Event) -> Outcome:
     faults = hubbub.Faults(loss=plan.loss, direction="in") if plan.loss else None
     with hubbub.open(
-        f"bench-{role}", domain=plan.domain, interface=plan.interface, faults=faults
-    ) as node:
+        f"bench-{role}", domain=plan.domain, interface=plan.interface, faults=faults,
+        links=["multicast"] if plan.link == "multicast" else ["local", "multicast"],
+    ) as node:  # fmt: skip
         gc.collect()
         gc.freeze()
         if role == "publisher":

@@ -68,7 +68,7 @@ class Cache:
             first = self._evict(first)
 
     def runs_of(self, sequence: int) -> list[batch.Run]:
-        """Return which messages were in a frame that is gone; empty if that is forgotten, too."""
+        """Return which messages are or were in a frame; empty if that is forgotten."""
         body = self.bodies.get(sequence)
         table = batch.read_runs(body) if isinstance(body, bytes) else b""
         return batch.decode_runs(self.run_tables.get(sequence, table))

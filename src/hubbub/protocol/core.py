@@ -434,8 +434,8 @@ class Core:
             for sender in self.outgoing.senders.values():
                 sender.framer.calm(now)
             return
-        self._open(now)
         self.discovery.advance(now)
+        self._open(now)
         if now >= self.membership.sweep_ns:
             self.membership.sweep(now)
         peers = list(self.peers.values())

@@ -97,6 +97,7 @@ class Discovery:
         self.strangers: dict[bytes, Peer] = {}  # Who has not said yet who it is, the oldest first.
         # Who is gone for good -> (end of its reliable stream, number of its debt to us).
         self.departed: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        self._has_begun = False
         self._began_ns = now
         self.opens_ns = now + OPENING
         self.hello_ns: int | None = now
@@ -193,6 +194,10 @@ class Discovery:
     def advance(self, now: int) -> None:
         """Say HELLO to all, and answer those who wait for it."""
         if self.hello_ns is not None and now >= self.hello_ns:
+            if not self._has_begun:
+                # Only now can anybody answer, however long it took to come this far.
+                self._has_begun = True
+                self._began_ns, self.opens_ns = now, now + OPENING
             for body in self._hellos(is_reply=False):
                 self.send(None, body)
             self.hellos_left -= 1

@@ -184,6 +184,11 @@ class Driver:
         """Do what is due; while somebody publishes, a frame held back is not: it fills up."""
         if self._is_published_on(now) and now < min(self.core.due_ns, self._poll_ns):
             return
+        if self.core.outgoing.reliable.is_held:
+            # Who was kept from running must not take answers that wait to be read for none.
+            self._take_in(now, self.link.receive())
+            if self.pipes is not None:
+                self.pipes.readable(now)
         with self.lock:
             for buffer, segment_bytes, source in self.link.advance(now):
                 self.core.receive(now, buffer, segment_bytes, source)

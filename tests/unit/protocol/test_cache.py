@@ -33,7 +33,7 @@ def test_oldest_frames_are_evicted_at_the_byte_bound_but_their_runs_stay() -> No
     assert sorted(cache.bodies) == [4, 5, 6, 7, 8]
     assert (cache.first, cache.evicted) == (4, 3)
     assert cache.runs_of(2) == [(16, 2, 1)]
-    assert cache.runs_of(5) == [] and cache.runs_of(99) == []
+    assert cache.runs_of(5) == [(16, 5, 1)] and cache.runs_of(99) == []
 
 
 def test_frame_larger_than_the_whole_cache_is_kept_until_the_next() -> None:

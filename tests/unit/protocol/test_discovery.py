@@ -51,6 +51,19 @@ def test_newcomer_knows_everybody_before_its_opening_ends_despite_loss() -> None
         assert len(newcomer.events_of(PeerJoined)) == 5
 
 
+def test_opening_lasts_from_the_first_hello_however_late_that_is() -> None:
+    """A node that was kept from running said goodbye before anybody had heard of it."""
+    lan = Lan(1)
+    late = lan.add().core
+    first = lan.now + 60 * MS
+    late.advance(first)
+    assert late.outgoing.reliable.is_held and late.discovery.opens_ns == first + OPENING
+    late.advance(first + OPENING - 1)
+    assert late.outgoing.reliable.is_held
+    late.advance(first + OPENING)
+    assert not late.outgoing.reliable.is_held
+
+
 def test_peer_that_is_known_stays_silent_at_the_repeated_hello() -> None:
     lan = Lan(2)
     lan.run(1 * SECOND)
