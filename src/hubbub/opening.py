@@ -72,9 +72,7 @@ def open(
         "receive_buffer_bytes": receive_buffer_bytes,
         "send_buffer_bytes": send_buffer_bytes,
     }
-    for option, value in sizes.items():
-        _check_number(option, value, 0)
-    _check_number("delivery_threads_max", delivery_threads_max, 1)
+    _check_sizes(sizes, delivery_threads_max)
     _check_timing(switch_interval_ms, spin_us)
     node = Node(
         _identity(name, domain or os.environ.get("HUBBUB_DOMAIN", "default"), node_id),
@@ -153,6 +151,12 @@ def _node_id(node_id: bytes | str | None, random: SystemRandom) -> bytes:
 def _check_kind(name: str, value: Any, kind: Any, wanted: str) -> None:
     if not isinstance(value, kind):
         raise ConfigurationError(f"{name}={value!r}: give {wanted}")
+
+
+def _check_sizes(sizes: dict[str, int], delivery_threads_max: int) -> None:
+    for option, value in sizes.items():
+        _check_number(option, value, 0)
+    _check_number("delivery_threads_max", delivery_threads_max, 1)
 
 
 def _check_number(name: str, value: Any, bound: int) -> None:
