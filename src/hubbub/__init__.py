@@ -3,6 +3,7 @@
 Everything public is listed in `__all__`; everything else may change.
 """
 
+from hubbub.awareness import RemotePublisher, RemoteSubscriber
 from hubbub.channel import Channel
 from hubbub.connection import Connection
 from hubbub.errors import (
@@ -68,6 +69,8 @@ __all__ = [
     "PeerJoined",
     "PeerLeft",
     "Publisher",
+    "RemotePublisher",
+    "RemoteSubscriber",
     "SchemaMismatch",
     "Settings",
     "SlowConsumer",

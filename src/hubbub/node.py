@@ -7,6 +7,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple
 
+from hubbub.awareness import RemotePublisher, list_publishers
 from hubbub.channel import Channel
 from hubbub.closing import Closing
 from hubbub.connection import Connection, Sink
@@ -396,6 +397,13 @@ class Node(Closing):
         for connection in self.channels:
             connection.driver.flush_held()
         return self._loop.lead_until(is_ready, deadline_ns)
+
+    def _publishers_of(self, subscription: Subscription) -> tuple[RemotePublisher, ...]:
+        patterns = subscription.patterns
+        channels = [one for one in self.channels if subscription.channel in (None, one)]
+        return tuple(
+            publisher for one in channels for publisher in list_publishers(one.driver, patterns)
+        )
 
     def _nudge(self) -> None:
         self._loop.nudge()

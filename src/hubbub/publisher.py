@@ -6,11 +6,13 @@ back time is over. 0.3 us a message on a busy stream.
 """
 
 from collections.abc import Callable
-from time import monotonic_ns, time_ns
+from time import monotonic_ns
+from time import time_ns as wall_ns
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
 from hubbub.errors import ClosedError, PayloadError
 from hubbub.protocol.framing import CELLS
@@ -58,37 +60,49 @@ class Publisher(Closing):
         self._cells = self._framer.cells
         self.publish = _express_of(self)  # type: ignore[method-assign]
 
-    def publish(self, payload: Any, *, flush: bool = False) -> int:
+    def publish(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
         """Publish a message; return how many receivers it is for (0: nobody, nothing was sent).
+
+        A payload is bytes or another buffer (with `type=`, a value of the type), or a function that
+        makes it, which is called only if somebody wants the message. `time_ns` is when what it
+        tells of happened, if that is not now.
 
         Receivers are the other nodes that subscribe to the subject, and this one if it does. In a
         node's first 45 ms the message is kept until all have said what they want, and the count is
         what is known so far. `flush` sends a busy stream at once, too. A reliable message waits
         while its receivers have no room, at most `send_timeout`, then raises `Backpressure`.
         """
-        return self._publish_carefully(payload, is_flushing=flush)
+        return self._publish_carefully(payload, flush, time_ns)
 
-    def _publish_carefully(self, payload: Any, *, is_flushing: bool) -> int:
-        """Publish where something is to be decided: to wait, to send now, or not at all."""
+    def _publish_carefully(self, payload: Any, is_flushing: bool, at_ns: int | None) -> int:
+        """Publish what is more than bytes to append."""
+        if self._driver.closed_reason is not None:
+            return self._refuse(payload)
+        if self._is_lazy(payload):
+            if self._is_for_nobody():
+                return self._publish_to_nobody()
+            payload = payload()
         if type(payload) is not bytes:
             payload = self._snapshot(payload)
+        return self._publish_bytes(payload, is_flushing, wall_ns() if at_ns is None else at_ns)
+
+    def _publish_bytes(self, payload: bytes, is_flushing: bool, published_ns: int) -> int:
+        """Publish where something is to be decided: to wait, to send now, or not at all."""
         driver, framer, topic = self._driver, self._framer, self._topic
-        if driver.closed_reason is not None:
-            return self._refuse(payload)
         is_large = len(payload) > framer.message_bytes_max
         if is_large or len(self._cells) >= framer.backlog_cells:
             self._make_room(payload)
-        receivers = topic.receivers
-        if not receivers and not topic.sinks and not self._sender.is_held:
+        if self._is_for_nobody():
             return self._publish_to_nobody()
+        receivers = topic.receivers
         is_quiet = not (self._cells or is_large or framer.is_busy)
-        if is_quiet and driver.send_single(self._sender, topic, payload):
+        if is_quiet and driver.send_single(self._sender, topic, payload, published_ns):
             return receivers
         if is_large:
             with driver.lock:
-                framer.add(topic, payload, time_ns())
+                framer.add(topic, payload, published_ns)
         else:
-            self._cells += (topic, payload, time_ns())
+            self._cells += (topic, payload, published_ns)
         if is_flushing:
             framer.hold_until_ns = 0
         is_urgent = is_flushing or (is_large and not framer.may_gather)
@@ -96,7 +110,17 @@ class Publisher(Closing):
             driver.flush(monotonic_ns())
         return receivers + 1 if topic.sinks else receivers
 
-    def _refuse(self, payload: Any, *, flush: bool = False) -> int:
+    def _is_lazy(self, payload: Any) -> bool:
+        """Tell whether a payload is a function that makes it."""
+        if not callable(payload):
+            return False
+        return not (isinstance(self.type, type) and isinstance(payload, self.type))
+
+    def _is_for_nobody(self) -> bool:
+        topic = self._topic
+        return not topic.receivers and not topic.sinks and not self._sender.is_held
+
+    def _refuse(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
         """Stand in for `publish` once closed, so that publishing need not look."""
         reason = self._driver.closed_reason or "the publisher is closed"
         raise ClosedError(f"cannot publish on {self.subject}: {reason}")
@@ -119,6 +143,15 @@ class Publisher(Closing):
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Wait until so many other nodes subscribe to the subject; False: not in time."""
         return self._driver.wait(lambda: self._topic.receivers >= count, timeout)
+
+    def subscribers(self) -> tuple[RemoteSubscriber, ...]:
+        """Return the other nodes that the next message is for."""
+        return list_subscribers(self._driver, self._topic.number)
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether another node wants what is published here."""
+        return self._topic.receivers > 0
 
     @property
     def receivers(self) -> int:
@@ -202,18 +235,19 @@ def _express_of(publisher: Publisher) -> Callable[..., int]:
     careful, send = publisher._publish_carefully, publisher._driver.flush
     bytes_max = framer.message_bytes_max
 
-    def publish(payload: Any, flush: bool = False) -> int:
+    def publish(payload: Any, flush: bool = False, time_ns: int | None = None) -> int:
         if (
             type(payload) is bytes
             and len(cells) < framer.free_cells
             and len(payload) <= bytes_max
             and not flush
+            and time_ns is None
         ):
-            now_ns = time_ns()
+            now_ns = wall_ns()
             append((topic, payload, now_ns))
             if now_ns >= framer.flush_wall_ns:
                 send(monotonic_ns())
             return topic.receivers + 1 if topic.sinks else topic.receivers
-        return careful(payload, is_flushing=flush)
+        return careful(payload, flush, time_ns)
 
     return publish

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
+from hubbub.awareness import RemotePublisher
 from hubbub.closing import Closing
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import CallbackFailed, Event, PayloadRejected, SlowConsumer
@@ -47,6 +48,7 @@ class Host(Protocol):
     def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None: ...
 
     def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool: ...
+    def _publishers_of(self, subscription: Any) -> tuple[RemotePublisher, ...]: ...
 
     def _nudge(self) -> None: ...
 
@@ -207,6 +209,15 @@ class Subscription(Closing):
     def received(self) -> int:
         """Return how many messages came, those that were dropped included."""
         return self._received + (0 if self._express is None else self._express.at_once)
+
+    def publishers(self) -> tuple[RemotePublisher, ...]:
+        """Return the other nodes that publish what this subscription wants, subject by subject."""
+        return self._node._publishers_of(self)
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether another node publishes what this subscription wants."""
+        return bool(self.publishers())
 
     @property
     def is_awaited(self) -> bool:

@@ -39,6 +39,7 @@ class Peer:
     def __init__(self, key: bytes, address: Address, now: int) -> None:
         identifier, incarnation = split_key(key)
         self.key = key
+        self.met_ns = now
         self.source = Source("", identifier, incarnation)
         self.host = ""
         self.pid = 0

@@ -283,7 +283,9 @@ class Driver:
                     sender.framer.hold_until_ns = 0
                     self.flush(time.monotonic_ns())
 
-    def send_single(self, sender: Sender, topic: OutgoingTopic, payload: bytes) -> bool:
+    def send_single(
+        self, sender: Sender, topic: OutgoingTopic, payload: bytes, published_ns: int
+    ) -> bool:
         """Send one message of a quiet stream straight away; False: it must take its turn."""
         if self._stuck is not None or owns(self.lock):
             return False
@@ -291,7 +293,7 @@ class Driver:
             if not self.lock.acquire(blocking=False):
                 return False
             now = time.monotonic_ns()
-            frame = self.core.single(now, sender, topic, payload, time.time_ns())
+            frame = self.core.single(now, sender, topic, payload, published_ns)
             if frame is None:
                 return False
             burst = Burst(sender.framer.route, [frame], 0)
