@@ -106,6 +106,9 @@ LINGER: Final = 1 * SECOND
 GOODBYE_INTERVAL: Final = 5 * MS
 GOODBYE_REPEATS: Final = 4
 
+# Pipes. A frame of this size still goes by UDP, in fragments, where a pipe has ended.
+PIPE_FRAME_BYTES: Final = 60_000
+
 # Payloads by reference.
 REFERENCE_BYTES_MIN: Final = 16 << 10
 REFERENCES_PER_FRAME: Final = 16

@@ -233,13 +233,12 @@ def _express_of(publisher: Publisher) -> Callable[..., int]:
     topic, framer = publisher._topic, publisher._framer
     cells, append = publisher._cells, publisher._cells.extend
     careful, send = publisher._publish_carefully, publisher._driver.flush
-    bytes_max = framer.message_bytes_max
 
     def publish(payload: Any, flush: bool = False, time_ns: int | None = None) -> int:
         if (
             type(payload) is bytes
             and len(cells) < framer.free_cells
-            and len(payload) <= bytes_max
+            and len(payload) <= framer.message_bytes_max
             and not flush
             and time_ns is None
         ):

@@ -25,6 +25,7 @@ from tests.integration.bus import (
     take,
     wait_until,
 )
+from tests.integration.namespace import ip, run_scenario
 
 NEAR = ["local", "multicast"]
 TRIES = 5
@@ -229,6 +230,39 @@ def test_faults_are_of_multicast_and_make_it_the_only_link() -> None:
     place = fresh_place()
     with place.open("a", links=None, faults=hubbub.Faults(loss=0.1)) as node:
         assert node.links == ("multicast",)
+
+
+# Beside an Ethernet.
+
+
+def break_pipes_beside_an_ethernet() -> None:
+    """Publish small, middling and large messages while pipes break again and again."""
+    ip("link set lo mtu 1500")
+    place = fresh_place()
+    with place.open("p", links=NEAR) as node, place.open("s", links=NEAR) as other:
+        subscription = other.subscribe("/x", queue=100_000, copy=True)
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        [connection] = node.channels
+        link, framer = connection.driver.link, connection.driver.core.outgoing.reliable.framer
+        assert link.frame_bytes_max < 1500 < framer.message_bytes_max
+        local = connection.driver.local
+        assert local is not None
+        sizes = [10, 1_000, 10_000, 50_000, 300_000]
+        for number in range(2_000):
+            publisher.publish(bytes([number % 251]) * sizes[number % len(sizes)])
+            if number % 300 == 299:
+                for pipe in list(local._pipes.values()):
+                    pipe.socket.shutdown(socket.SHUT_RDWR)
+        for number, message in enumerate(take(subscription, 2_000)):
+            assert message.sequence == number + 1
+            assert message.payload == bytes([number % 251]) * sizes[number % len(sizes)]
+
+
+@pytest.mark.netns
+def test_frames_made_for_a_pipe_that_broke_go_in_fragments() -> None:
+    run_scenario(break_pipes_beside_an_ethernet)
 
 
 # Payloads by reference.

@@ -156,7 +156,8 @@ class Core:
         if self.endpoint.control:
             return False
         for sender in self.outgoing.senders.values():
-            if sender.framer.cells or sender.framer.large or sender.repairs:
+            framer = sender.framer
+            if framer.cells or framer.large or sender.repairs or sender.oversized:
                 return False
         return True
 

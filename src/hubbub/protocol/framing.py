@@ -24,6 +24,7 @@ from hubbub.limits import (
     BACKLOG_MESSAGES_MAX,
     BUSY_WINDOW,
     BYTES_PER_MESSAGE,
+    PIPE_FRAME_BYTES,
     REFERENCES_PER_FRAME,
     REFERRED_BYTES_AT_ONCE,
 )  # fmt: skip
@@ -45,11 +46,12 @@ _SAMPLED_MESSAGES: Final = 64
 class Large:
     """A message that is being cut into segments."""
 
-    __slots__ = ("offset", "payload", "published_ns", "sequence", "topic", "view")
+    __slots__ = ("offset", "payload", "published_ns", "sequence", "stride", "topic", "view")
 
     def __init__(
-        self, topic: OutgoingTopic, sequence: int, payload: bytes, published_ns: int
+        self, topic: OutgoingTopic, sequence: int, payload: bytes, published_ns: int, stride: int
     ) -> None:
+        self.stride = stride
         self.topic = topic
         self.sequence = sequence
         self.payload = payload
@@ -73,16 +75,11 @@ class Framer:
     ) -> None:
         self.reference_bytes = reference_bytes  # From this size on; 0: never.
         self.stream = stream
-        # Room for the tag is left now, so that sealing later changes no frame size.
-        self.body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
-        self.message_bytes_max = (
-            self.body_bytes_max - batch.HEAD_BYTES - batch.RUN_BYTES - batch.TABLE_BYTES_PER_MESSAGE
-        )
-        self.stride = self.body_bytes_max - batch.SEGMENT_HEAD_BYTES
+        self._of_group = frame_bytes_max, burst_frames
+        self._resize(*self._of_group)
         self.holdback_ns = holdback_ns
         self.busy_messages = busy_messages
         self.backlog_bytes = backlog_bytes
-        self.burst_frames = burst_frames
         # Pending messages, three cells each: topic, payload, publish time. A tuple each would be
         # an object more for the collector to look at, and columns are slices of this.
         self.cells: list[Any] = []
@@ -109,6 +106,32 @@ class Framer:
         self._is_large_next = False
         self.messages = 0
 
+    def _resize(self, frame_bytes_max: int, burst_frames: int) -> None:
+        # Room for the tag is left now, so that sealing later changes no frame size.
+        self.body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
+        self.message_bytes_max = (
+            self.body_bytes_max - batch.HEAD_BYTES - batch.RUN_BYTES - batch.TABLE_BYTES_PER_MESSAGE
+        )
+        self.stride = self.body_bytes_max - batch.SEGMENT_HEAD_BYTES
+        self.burst_frames = burst_frames
+
+    def take_route(self, route: Pipes | None) -> None:
+        """Frame for this way from now on: pipes take larger frames than an Ethernet."""
+        was_near, self.route = self.route is not None, route
+        if was_near == (route is not None):
+            return
+        if route is None:
+            self._resize(*self._of_group)
+        elif self._of_group[0] < PIPE_FRAME_BYTES:
+            self._resize(PIPE_FRAME_BYTES, 1)
+        payloads = [payload for payload in self.cells[1::CELLS] if self._is_large(payload)]
+        self.large_bytes = sum(map(len, payloads)) + sum(
+            len(large.payload) - large.offset for large in self.large
+        )
+
+    def _is_large(self, payload: bytes) -> bool:
+        return len(payload) > self.message_bytes_max
+
     @property
     def has_work(self) -> bool:
         """Tell whether anything waits to be framed."""
@@ -121,7 +144,7 @@ class Framer:
 
     def add(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
         """Append a message, and count its bytes if it is large; under the core's lock."""
-        if len(payload) > self.message_bytes_max:
+        if self._is_large(payload):
             self.large_bytes += len(payload)
         self.cells += (topic, payload, published_ns)
 
@@ -346,7 +369,7 @@ class Framer:
         if topic.sinks:
             self.loopback.append(Delivery(topic, sequence, [payload], [published_ns], 0, LOOPBACK))
         if topic.receivers:
-            self.large.append(Large(topic, sequence, payload, published_ns))
+            self.large.append(Large(topic, sequence, payload, published_ns, self.stride))
             self.behind[topic] = []
         else:
             self.large_bytes -= len(payload)
@@ -358,9 +381,9 @@ class Framer:
             return batch.encode([], [], [], self._declarations([large.topic])), DECLARES
         offset, size = large.offset, len(large.payload)
         head = batch.encode_segment_head(
-            large.topic.number, large.sequence, large.published_ns, size, offset, self.stride
+            large.topic.number, large.sequence, large.published_ns, size, offset, large.stride
         )
-        data = large.view[offset : offset + self.stride]
+        data = large.view[offset : offset + large.stride]
         large.offset = offset + len(data)
         self.large_bytes -= len(data)
         if large.offset == size:

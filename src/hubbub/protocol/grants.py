@@ -158,7 +158,7 @@ class Grants:
         keys = [key for key, streams in self.from_frames.items() if stream in streams]
         is_near = bool(keys) and all(key in self.endpoint.pipes for key in keys)
         ready = [key for key in keys if key not in self.endpoint.behind] or keys
-        self.senders[stream].framer.route = Pipes(ready) if is_near else None
+        self.senders[stream].framer.take_route(Pipes(ready) if is_near else None)
 
     def _bodies(self, peer: Peer) -> list[bytes]:
         parts = self._split(peer)

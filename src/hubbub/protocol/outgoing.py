@@ -224,7 +224,10 @@ class Outgoing:
 
     def has_work(self, now: int) -> bool:
         """Tell whether frames wait to be sent, for whatever reason."""
-        return any(sender.framer.has_work or sender.repairs for sender in self.senders.values())
+        return any(
+            sender.framer.has_work or sender.repairs or sender.oversized
+            for sender in self.senders.values()
+        )
 
     def is_settled(self) -> bool:
         """Tell whether everything was sent and everybody who is here has it."""

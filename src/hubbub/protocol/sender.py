@@ -83,6 +83,7 @@ class Sender:
         # Who can follow the references in a frame: those it was sent to. Nobody else may have it.
         self.referred: dict[int, Pipes] = {}
         self._was_repair = False
+        self.oversized: tuple[int, Body, int] | None = None
         self.tail_ns: int | None = None
         self._tail_interval_ns = TAIL_HEARTBEAT
         self._prefixes: dict[tuple[int, int], Prefix] = {}
@@ -160,8 +161,11 @@ class Sender:
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         framer = self.framer
-        if self.is_held or not framer.is_ready(now):
+        if self.is_held or not (framer.is_ready(now) or self.oversized):
             return None
+        if self.oversized is not None:
+            frame, self.oversized = self.oversized, None
+            return self._emit(now, [frame], 0, framer.route)
         is_draining = framer.is_overdue(now)
         frames: list[tuple[int, Body, int]] = []
         size = 0
@@ -176,6 +180,9 @@ class Sender:
             frame = self._number(now, *made)
             if self.flow is not None and not self.flow.has_present:
                 continue  # Owed to somebody who is away: it is in the cache.
+            if frames and self._is_oversized(frame[1]):
+                self.oversized = frame  # It goes alone, next.
+                break
             frames.append(frame)
             size += HEADER_BYTES + body_bytes(frame[1])
             if self._is_last_of_burst(frame[1], size):
@@ -188,7 +195,12 @@ class Sender:
             not isinstance(body, bytes) and body_bytes(body) < self.framer.body_bytes_max
         )
         longest = self.framer.body_bytes_max + HEADER_BYTES
-        return is_short_piece or size + longest > self.burst_bytes_max
+        is_full = size + longest > self.burst_bytes_max
+        return is_short_piece or is_full or self._is_oversized(body)
+
+    def _is_oversized(self, body: Body) -> bool:
+        """Tell whether a frame was made for pipes that are no more: it goes alone, in fragments."""
+        return body_bytes(body) > self.framer.body_bytes_max
 
     def _number(self, now: int, body: Body, flags: int) -> tuple[int, Body, int]:
         sequence = self.next_sequence
@@ -210,8 +222,10 @@ class Sender:
         frames: list[tuple[int, Body, int]] = []
         size = 0
         for sequence in list(self.repairs):
-            del self.repairs[sequence]
             body = self.cache.bodies.get(sequence)
+            if frames and body is not None and self._is_oversized(body):
+                break
+            del self.repairs[sequence]
             if body is None:
                 continue
             self.repair_bytes -= body_bytes(body)
@@ -245,7 +259,7 @@ class Sender:
         self.frames_sent += len(frames)
         buffers: list[bytes | memoryview] = []
         longest = max(body_bytes(body) for _, body, _ in frames)
-        assert longest <= self.framer.body_bytes_max
+        assert longest <= self.framer.body_bytes_max or len(frames) == 1
         for place, (sequence, body, frame_flags) in enumerate(frames, 1):
             packet = next(self.packet_numbers)
             if isinstance(body, bytes):

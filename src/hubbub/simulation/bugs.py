@@ -247,7 +247,7 @@ def pipe_taken_for_all(sound: Method) -> Method:
 
     def reroute(self: Grants, stream: int) -> None:
         keys = [key for key in self.from_frames if key in self.endpoint.pipes]
-        self.senders[stream].framer.route = Pipes(keys) if keys else None
+        self.senders[stream].framer.take_route(Pipes(keys) if keys else None)
 
     return reroute
 

@@ -1,0 +1,142 @@
+"""Tables that are shown again and again: in place on a terminal, one below the other elsewhere."""
+
+import os
+import select
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_FAILED
+from hubbub.cli.terminal import cut, escape, note
+from hubbub.limits import MS, SECOND, US
+
+UNKNOWN = "-"
+_GAP = "  "
+_TEXT_COLUMNS_MIN = 8  # A name is not made shorter than this; the line is cut instead.
+
+
+class Column(NamedTuple):
+    """A column of a table: text stands on the left and may be shortened, numbers on the right."""
+
+    title: str
+    is_number: bool = True
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Lay out cells as lines, the titles first; what is text is shortened to fit into `width`."""
+    titles = [column.title for column in columns]
+    rows = [titles, *([escape(cell) for cell in row] for row in rows)]
+    widths = [max(map(_cells, texts)) for texts in zip(*rows, strict=True)]
+    if width is not None:
+        _shrink(widths, columns, width)
+    return [_line(columns, row, widths, width) for row in rows]
+
+
+def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
+    """Make the widest text narrower, then the next, until everything fits or all are short."""
+    texts = [place for place, column in enumerate(columns) if not column.is_number]
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    while excess > 0:
+        widest = max(texts, key=lambda place: widths[place])
+        if widths[widest] <= _TEXT_COLUMNS_MIN:
+            return
+        widths[widest] -= 1
+        excess -= 1
+
+
+def _line(
+    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], width: int | None
+) -> str:
+    cells = []
+    for column, text, room in zip(columns, row, widths, strict=True):
+        shown = cut(text, room)
+        blank = " " * (room - _cells(shown))
+        cells.append(blank + shown if column.is_number else shown + blank)
+    line = _GAP.join(cells).rstrip()
+    return line if width is None else cut(line, width)
+
+
+def _cells(text: str) -> int:
+    """Count the columns of the terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def duration(time_ns: float | None) -> str:
+    """Write a time in a unit that suits it; None is unknown."""
+    if time_ns is None:
+        return UNKNOWN
+    for unit_ns, unit in ((SECOND, "s"), (MS, "ms"), (US, "us")):
+        if abs(time_ns) >= unit_ns:
+            return f"{time_ns / unit_ns:,.1f} {unit}"
+    return f"{time_ns:.0f} ns"
+
+
+class Screen:
+    """Where a table is shown again and again."""
+
+    def __init__(self) -> None:
+        self.is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._lines = 0  # How many of ours are above the cursor.
+        self._is_begun = False
+
+    @property
+    def width(self) -> int | None:
+        """Return how many columns there are; None: as many as wanted."""
+        return shutil.get_terminal_size().columns if self.is_terminal else None
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Show these lines: instead of those before, or below them."""
+        if self.is_terminal:
+            lines = _fit(lines, shutil.get_terminal_size().lines - 1)
+            above = f"\x1b[{self._lines}F" if self._lines else ""
+            start = f"{above}\x1b[J"  # To the first line of ours, and away with what is below it.
+        else:
+            start = "\n" if self._is_begun else ""
+        sys.stdout.write(start + "".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+        self._lines = len(lines)
+        self._is_begun = True
+
+    def note(self, text: str) -> None:
+        """Tell something on stderr; what was shown stays above it."""
+        note(text)
+        self._lines = 0
+
+
+def _fit(lines: Sequence[str], height: int) -> Sequence[str]:
+    """Leave out the last lines of a table that is higher than the terminal, and say so."""
+    if len(lines) <= height:
+        return lines
+    kept = max(1, height - 1)
+    return [*lines[:kept], f"... and {len(lines) - kept:,} more (a pipe gets them all)"]
+
+
+def write_until_the_end(work: Callable[[], int]) -> int:
+    """Run what writes to stdout, and return its exit code, or that of an output that is gone."""
+    try:
+        return work()
+    except BrokenPipeError:
+        _discard_output()  # Whoever read us has enough.
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        _discard_output()
+        note(f"cannot write: {error.strerror}")
+        return EXIT_FAILED
+
+
+def refuse_if_nobody_reads() -> None:
+    """Raise BrokenPipeError if whoever read our output is gone, though nothing is to be written."""
+    look = select.poll()
+    look.register(sys.stdout.fileno(), 0)
+    if any(what & select.POLLERR for _, what in look.poll(0)):
+        raise BrokenPipeError
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter ends quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
