@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubbub.channel import Channel
 from hubbub.events import Event, SchemaMismatch
+from hubbub.links.host import HostLink
 from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
@@ -52,11 +53,7 @@ class Connection:
         self._matcher: Matcher[Sink] = Matcher()
         settings = channel.settings or node.settings
         identity = node._identity_on(channel)
-        link = MulticastLink(
-            channel.group, channel.port,
-            interface=channel.interface or node._interface, ttl=channel.ttl,
-            faults=node._faults, **node._link_options,
-        )  # fmt: skip
+        link = self._open_link(node, channel)
         core = Core(
             monotonic_ns(), identity, settings,
             channel=link.channel, random=Random(SystemRandom().getrandbits(64)),
@@ -66,7 +63,19 @@ class Connection:
         self.name = link.channel
         dispatcher = Dispatcher(self._match, self._emit)
         local = node._open_local(core.endpoint) if "local" in node.links else None
+        if isinstance(link, HostLink):
+            link.use(local)
         self.driver = Driver(core, link, shared(), dispatcher, node._forked, local)
+
+    @staticmethod
+    def _open_link(node: "Node", channel: Channel) -> MulticastLink | HostLink:
+        if "multicast" not in node.links:
+            return HostLink(channel.group, channel.port)
+        return MulticastLink(
+            channel.group, channel.port,
+            interface=channel.interface or node._interface, ttl=channel.ttl,
+            faults=node._faults, **node._link_options,
+        )  # fmt: skip
 
     def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
         """Begin to send and receive."""

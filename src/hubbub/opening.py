@@ -56,7 +56,7 @@ def open(
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
     its own subscriptions. `links` are the ways that messages may take: "local" and "multicast",
-    both by default. `faults` mistreats the frames of multicast on purpose, and makes that the only
+    both by default; `links=["local"]` opens no IP socket. `faults` mistreats the frames of multicast on purpose, and makes that the only
     link unless `links` says otherwise. Further options are those of `hubbub.Settings`. What is not
     given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LINKS and HUBBUB_LOG.
     """
@@ -107,8 +107,12 @@ def _links(links: Iterable[str] | None, faults: Faults | None) -> tuple[str, ...
     for link in chosen:
         if link not in LINKS:
             raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
-    if "multicast" not in chosen:
-        raise ConfigurationError(f"links={chosen!r}: nodes find each other by multicast; add it")
+    if not chosen:
+        raise ConfigurationError(
+            f"links={chosen!r}: a node needs at least one of {', '.join(LINKS)}"
+        )
+    if faults is not None and "multicast" not in chosen:
+        raise ConfigurationError(f"links={chosen!r}: faults are of multicast; add it")
     return chosen
 
 

@@ -219,11 +219,70 @@ with hubbub.open("a", domain="no-directory", interface="127.0.0.1") as one:
 
 @pytest.mark.parametrize(
     ("links", "text"),
-    [(["pigeon", "multicast"], "'pigeon' is none of"), (["local"], "add it"), ("local", "add it")],
+    [(["pigeon", "multicast"], "'pigeon' is none of"), ([], "at least one"), ("local", "add it")],
 )
 def test_impossible_links_are_refused(links: Any, text: str) -> None:
     with pytest.raises(hubbub.ConfigurationError, match=text):
-        hubbub.open("n", interface="127.0.0.1", links=links)
+        hubbub.open("n", interface="127.0.0.1", links=links, faults=hubbub.Faults(loss=0.1))
+
+
+# Without a network.
+
+
+def talk_without_a_network() -> None:
+    """Have not even a loopback, and talk."""
+    ip("link set lo down")
+    place, messages = fresh_place(), 5_000
+    before_s = time.monotonic()
+    with acting(count, place, messages, ["local"]) as actor:
+        assert actor.hear() == "ready"
+        opened_s = time.monotonic()
+        with place.open("p", links=["local"], on_event=(events := Events())) as node:
+            publisher = node.publisher("/x")
+            assert publisher.wait_for_subscribers(1, 10)
+            say(f"{time.monotonic() - opened_s:.3f} s to find each other")
+            publish_all(publisher, range(messages))
+            assert actor.hear() is True
+            assert actor.hear() == {"local": messages}
+            [channel] = node.statistics().channels
+            assert channel.link.interfaces == () and channel.link.frames_out == 0
+            actor.tell()
+            assert actor.ends() == 0
+            assert events.wait(PeerLeft).reason == "closed"
+    assert time.monotonic() - before_s < 30
+
+
+@pytest.mark.netns
+def test_two_processes_talk_where_no_interface_is_up() -> None:
+    run_scenario(talk_without_a_network)
+
+
+def test_node_without_a_network_opens_no_ip_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    families: list[int] = []
+
+    class Noted(socket.socket):
+        def __init__(self, family: int = -1, *others: Any, **options: Any) -> None:
+            families.append(family)
+            super().__init__(family, *others, **options)
+
+    monkeypatch.setattr(socket, "socket", Noted)
+    with fresh_place().open("n", links=["local"]) as node:
+        subscription = node.subscribe("/x")
+        assert node.publish("/x", b"1") == 1
+        assert take(subscription, 1)[0].link == "loopback"
+    assert set(families) == {socket.AF_UNIX}
+
+
+def test_open_publish_close_reaches_a_running_subscriber_by_pipes_alone() -> None:
+    place, tries = fresh_place(), 20
+    with place.open("s", links=["local"]) as node:
+        subscription = node.subscribe("/x")
+        for number in range(tries):
+            with place.open("once", links=["local"]) as other:
+                other.publish("/x", b"%d" % number)
+        assert sorted(payloads(take(subscription, tries))) == sorted(
+            b"%d" % number for number in range(tries)
+        )
 
 
 def test_faults_are_of_multicast_and_make_it_the_only_link() -> None:

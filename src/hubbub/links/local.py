@@ -274,6 +274,11 @@ class LocalLink:
             else:
                 self._transmit(pipe, buffers)
 
+    @property
+    def everybody(self) -> Pipes:
+        """Return all who have a pipe to us."""
+        return Pipes(self._pipes)
+
     def send_note(self, key: bytes, text: bytes, fileno: int | None = None) -> bool:
         """Say something to a peer's depot, in the order of frames; False: there is no room."""
         pipe = self._pipes.get(key)

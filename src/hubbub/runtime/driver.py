@@ -24,6 +24,7 @@ from hubbub.limits import (
 )
 from hubbub.links import arena
 from hubbub.links.depot import Depot
+from hubbub.links.host import HostLink
 from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
 from hubbub.links.multicast import MulticastLink
@@ -48,7 +49,7 @@ class Driver:
     def __init__(
         self,
         core: Core,
-        link: MulticastLink,
+        link: MulticastLink | HostLink,
         loop: Loop,
         dispatcher: Dispatcher,
         on_fork: Callable[[str], None],

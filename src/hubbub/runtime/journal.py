@@ -15,6 +15,7 @@ from hubbub.events import (
     VersionMismatch,
 )
 from hubbub.limits import SECOND
+from hubbub.links.host import HostLink
 from hubbub.links.inlet import Received
 from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.burst import Burst
@@ -45,7 +46,7 @@ _statistics = logger_of("statistics")
 class Journal:
     """The log of one channel."""
 
-    def __init__(self, core: Core, link: MulticastLink) -> None:
+    def __init__(self, core: Core, link: MulticastLink | HostLink) -> None:
         self._core = core
         self._link = link
         self.is_tracing_in = False

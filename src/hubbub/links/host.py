@@ -1,0 +1,83 @@
+"""Stands in for multicast where there shall be no network: the group is everybody on this host.
+
+What is for all goes by every pipe, so nodes find each other, hear heartbeats and ask for repairs as
+ever. No IP socket is opened.
+"""
+
+from typing import Final
+
+from hubbub.errors import LinkError
+from hubbub.events import Event
+from hubbub.limits import PIPE_FRAME_BYTES, WINDOW_BYTES
+from hubbub.links.inlet import Received
+from hubbub.links.interfaces import Interface
+from hubbub.links.local import LocalLink
+from hubbub.links.statistics import LinkStatistics
+from hubbub.protocol.burst import Burst
+
+
+class HostLink:
+    """A group that is all pipes."""
+
+    name: Final = "local"
+    address_text: Final = "this host"
+    frame_bytes_max: Final = PIPE_FRAME_BYTES
+    burst_bytes_max: Final = 0
+    window_bytes: Final = WINDOW_BYTES
+
+    def __init__(self, group: str, port: int) -> None:
+        self.channel = f"{group}:{port}"
+        self.interfaces: list[Interface] = []
+        self._pipes: LocalLink | None = None
+
+    def use(self, pipes: LocalLink | None) -> None:
+        """Send by these from now on; there is nothing else."""
+        if pipes is None:
+            raise LinkError("links=['local'] needs UNIX sockets and a runtime directory")
+        self._pipes = pipes
+
+    def filenos(self) -> list[int]:
+        """Name no descriptor: pipes are read elsewhere."""
+        return []
+
+    def writable_fileno(self) -> int:
+        """Nobody has to wait: `send` takes everything."""
+        raise AssertionError("a pipe that is full keeps what it gets")
+
+    def send(self, burst: Burst) -> bool:
+        """Send a burst to everybody here; one for a single address has none to go to."""
+        if burst.destination is None and self._pipes is not None:
+            self._pipes.send(self._pipes.everybody, burst.buffers, burst.segment_bytes)
+        return True
+
+    def receive(self) -> list[Received]:
+        """Receive nothing: pipes are read elsewhere."""
+        return []
+
+    def look(self) -> list[Received]:
+        """Receive nothing."""
+        return []
+
+    def deadline(self) -> int | None:
+        """Have no timer."""
+        return None
+
+    def advance(self, now: int) -> list[Received]:
+        """Do nothing."""
+        return []
+
+    def poll_events(self, now: int) -> list[Event]:
+        """Have nothing to tell: no interface can go down."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing: the pipes are closed by who opened them."""
+
+    def statistics(self) -> LinkStatistics:
+        """Count nothing: the pipes do."""
+        return LinkStatistics(
+            channel=self.channel, interfaces=(), frames_out=0, bytes_out=0, frames_in=0,
+            bytes_in=0, is_segmenting=False, is_coalescing=False, would_block=0, send_errors=0,
+            segmentation_refused=0, receive_errors=0, truncated=0, own_frames=0, kernel_drops=0,
+            faults_in=None, faults_out=None,
+        )  # fmt: skip
