@@ -251,8 +251,10 @@ class Framer:
                 break
             references.append(reference)
             size_bytes += len(payload)
-            if len(payload) > self.message_bytes_max:
+            if self._is_large(payload):
                 self.large_bytes -= len(payload)
+            if size_bytes >= REFERRED_BYTES_AT_ONCE:
+                break
         if not references:
             return None
         end = CELLS * len(references)
