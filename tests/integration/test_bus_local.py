@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -12,10 +14,12 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub import PeerJoined, PeerLeft
+from hubbub import GapAbandoned, PeerJoined, PeerLeft
 from hubbub.limits import REFERENCES_PER_FRAME
 from hubbub.links.local import runtime_directory
+from hubbub.protocol.endpoint import hash_domain
 from tests.integration.bus import (
+    IS_SOAK,
     Events,
     Place,
     acting,
@@ -456,3 +460,80 @@ def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
         assert sum(actor.hear().values()) == messages
         assert shared(node).bytes_total <= 256 << 20
         stopped.signal(signal.SIGCONT)
+
+
+# Killed, again and again.
+
+
+def publish_everything(publishers: list[hubbub.Publisher], stop: threading.Event) -> None:
+    """Publish small and large messages until told to stop."""
+    payloads = [b"small", bytes(20_000), bytes(200_000)]
+    while not stop.is_set():
+        for publisher, payload in zip(publishers, payloads, strict=True):
+            publisher.publish(payload)
+        time.sleep(0.0005)
+
+
+def take_everything(place: list[Any]) -> None:
+    """Subscribe to all of it, and hold some."""
+    with Place(*place).open("victim", links=NEAR) as node:
+        held = []
+        for message in node.subscribe("/load/...", queue=10_000):
+            if len(held) < 100:
+                held.append(message.payload)
+            if len(held) == 100:
+                say("loaded")
+                held.append(b"")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_killed_readers_leave_nothing_behind() -> None:
+    place, times, took_s = fresh_place(), 200 if IS_SOAK else 8, []
+    events = Events()
+    with (
+        acting(look_on, place) as survivor,
+        place.open("p", links=NEAR, on_event=events, peer_timeout_ms=60_000) as node,
+    ):
+        assert survivor.hear() == "ready"
+        publishers = [node.publisher(f"/load/{size}") for size in ("small", "middle", "large")]
+        stop = threading.Event()
+        thread = threading.Thread(target=publish_everything, args=(publishers, stop))
+        thread.start()
+        descriptors = []
+        for _ in range(times):
+            events.clear()
+            with acting(take_everything, place) as actor:
+                assert actor.hear() == "loaded"
+                before_s = time.monotonic()
+                actor.signal(signal.SIGKILL)
+                assert events.wait(PeerLeft).reason == "died"
+                took_s.append(time.monotonic() - before_s)
+            descriptors.append(len(os.listdir("/proc/self/fd")))
+        stop.set()
+        thread.join()
+        threads = threading.active_count()
+        survivor.tell()
+        assert survivor.hear() == [], "the other one missed nothing"
+        assert descriptors[-1] <= descriptors[1] + 4, descriptors
+        assert shared(node).bytes_total <= 256 << 20 and threads < 12
+        assert statistics.median(took_s) < 0.05, took_s
+        survivor.tell()
+        assert survivor.ends() == 0
+    names = os.listdir(runtime_directory())
+    assert not [name for name in names if name.startswith(f"{hash_domain(place.domain):08x}")]
+
+
+def look_on(place: list[Any]) -> None:
+    """Subscribe for as long as others are killed; tell what was lost."""
+    events = Events()
+    with Place(*place).open("survivor", links=NEAR, on_event=events) as node:
+        subscription = node.subscribe("/load/small", queue=1_000_000)
+        say("ready")
+        hear()
+        newest = 0
+        while (message := subscription.receive(0.5)) is not None:
+            assert newest in (0, message.sequence - 1)
+            newest = message.sequence
+        say([str(event) for event in events.of(GapAbandoned)])
+        hear()

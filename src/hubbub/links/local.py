@@ -146,7 +146,7 @@ class LocalLink:
         self._domain = domain
         self._directory = directory
         self._prefix = f"{domain:08x}{self._place:08x}-"
-        self._path = directory / f"{self._prefix}{key.hex()}"
+        self._path = self._path_of(key)
         self._greeting = _GREETING.pack(_MAGIC, _VERSION, domain, self._place, key)
         self._pipes: dict[bytes, _Pipe] = {}
         self._by_fileno: dict[int, _Pipe] = {}
@@ -211,7 +211,7 @@ class LocalLink:
             return []
 
     def _connect(self, key: bytes) -> None:
-        path = self._directory / f"{self._prefix}{key.hex()}"
+        path = self._path_of(key)
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         opened.setblocking(False)
         try:
@@ -443,10 +443,20 @@ class LocalLink:
     def _end(self, pipe: _Pipe, *, is_dead: bool) -> None:
         if self._pipes.get(pipe.key) is pipe:
             del self._pipes[pipe.key]
-            self.closed.append(Closed(pipe.key, is_dead))
+            self._closed_by(pipe.key, is_dead=is_dead)
             if pipe.pidfd is not None and not is_dead:
                 self._doubt(pipe)
         self._discard(pipe)
+
+    def _closed_by(self, key: bytes, *, is_dead: bool) -> None:
+        """Tell the end of a pipe; who was killed could not remove its socket."""
+        self.closed.append(Closed(key, is_dead))
+        if is_dead:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path_of(key))
+
+    def _path_of(self, key: bytes) -> Path:
+        return self._directory / f"{self._prefix}{key.hex()}"
 
     def _doubt(self, pipe: _Pipe) -> None:
         """Go on watching the process of a pipe that ended: it may be about to die."""
@@ -460,7 +470,7 @@ class LocalLink:
     def _learn_of_death(self, pidfd: int) -> None:
         key = self._trust(pidfd)
         if key and key not in self._pipes:
-            self.closed.append(Closed(key, True))
+            self._closed_by(key, is_dead=True)
 
     def _trust(self, pidfd: int) -> bytes:
         """Watch a process no longer; return the key of the pipe that led to it."""
