@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.cli.diagnosis import Finding
+from hubbub.errors import LinkError
 from hubbub.limits import SWITCH_INTERVAL_MS
+from hubbub.links import local
 from hubbub.runtime.timer import open_timer
 
 CLOCK_LOOK_S: Final = 0.2
@@ -26,6 +28,7 @@ _CLOCK_SOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/curren
 def examine() -> Iterator[Finding]:
     """Look at everything here."""
     yield check_python()
+    yield check_local_link()
     yield check_memfd()
     yield check_timer()
     yield check_switch_interval(sys.getswitchinterval() * 1000)
@@ -42,6 +45,24 @@ def check_python() -> Finding:
     return Finding(
         "python", "warn", what, "Linux is what Hubbub is made for; elsewhere it is slower"
     )
+
+
+def check_local_link() -> Finding:
+    """Look for the place where the nodes of this host meet."""
+    if not local.is_supported():
+        return Finding(
+            "local link", "warn", "no UNIX sockets that tell who is there",
+            "use Linux; without them the nodes of one host talk by multicast, several times slower",
+        )  # fmt: skip
+    try:
+        directory = local.runtime_directory()
+    except LinkError as error:
+        return Finding(
+            "local link", "warn", str(error),
+            "mend it, or name another with HUBBUB_RUNTIME_DIR; meanwhile the nodes of this host"
+            " talk by multicast, several times slower",
+        )  # fmt: skip
+    return Finding("local link", "ok", f"nodes of this host meet in {directory}")
 
 
 def check_memfd() -> Finding:

@@ -1,10 +1,12 @@
 import socket
+from pathlib import Path
 from dataclasses import replace
 
 import pytest
 
 from hubbub.cli.host_checks import (
     check_clock_source,
+    check_local_link,
     check_memfd,
     check_switch_interval,
     check_synchronisation,
@@ -90,3 +92,15 @@ def test_switch_interval_is_never_bad() -> None:
 @pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="these are features of Linux")
 def test_linux_has_memfd_and_timerfd() -> None:
     assert [check_memfd().state, check_timer().state] == ["ok", "ok"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="these are features of Linux")
+def test_directory_where_nodes_of_this_host_meet_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUBBUB_RUNTIME_DIR", str(tmp_path / "run"))
+    found = check_local_link()
+    assert found.state == "ok" and str(tmp_path / "run") in found.what
+    (tmp_path / "run").chmod(0o777)
+    found = check_local_link()
+    assert found.state == "warn" and "0700" in found.what and "HUBBUB_RUNTIME_DIR" in found.remedy
