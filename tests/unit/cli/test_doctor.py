@@ -1,6 +1,6 @@
 import socket
-from pathlib import Path
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
