@@ -56,9 +56,10 @@ def open(
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
     its own subscriptions. `links` are the ways that messages may take: "local" and "multicast",
-    both by default; `links=["local"]` opens no IP socket. `faults` mistreats the frames of multicast on purpose, and makes that the only
-    link unless `links` says otherwise. Further options are those of `hubbub.Settings`. What is not
-    given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE, HUBBUB_LINKS and HUBBUB_LOG.
+    both by default; `["local"]` alone opens no IP socket. `faults` mistreats the frames of
+    multicast on purpose, and makes that the only link unless `links` says otherwise. Further
+    options are those of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN,
+    HUBBUB_INTERFACE, HUBBUB_LINKS and HUBBUB_LOG.
     """
     _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
     log = os.environ.get("HUBBUB_LOG") if log is None else log

@@ -193,7 +193,7 @@ def test_disk_that_is_full_is_one_line_and_exit_code_2(bus: Bus) -> None:
     bus.run("pub", "/full", "x", "-w", "1")
     _, err = subscriber.communicate(timeout=TIMEOUT_S)
     assert (subscriber.returncode, one_line(err)) == (
-        2, "hubbub: cannot write what came: No space left on device\n",
+        2, "hubbub: cannot write: No space left on device\n",
     )  # fmt: skip
 
 
@@ -416,7 +416,9 @@ def test_version_is_that_of_the_package(bus: Bus) -> None:
     assert bus.run("--version").stdout.decode() == f"hubbub {version('hubbub')}\n"
 
 
-@pytest.mark.parametrize("command", ["pub", "sub", "bench", "simulate", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["pub", "sub", "hz", "bw", "delay", "ps", "bench", "simulate", "doctor"]
+)
 def test_every_command_has_help_without_loading_what_only_its_work_needs(
     bus: Bus, command: str
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hubbub.cli import bench, doctor, pub, simulate, sub
+from hubbub.cli import bench, doctor, ps, pub, simulate, sub, watch
 from hubbub.cli.terminal import note
 from hubbub.errors import HubbubError
 
@@ -19,6 +19,10 @@ app = typer.Typer(
 )
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
+app.command("hz")(watch.hz)
+app.command("bw")(watch.bw)
+app.command("delay")(watch.delay)
+app.command("ps")(ps.ps)
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)

@@ -1,7 +1,5 @@
 """`hubbub sub`: print what is published, for people, for programs, or as it is."""
 
-import os
-import select
 import shutil
 import sys
 import time
@@ -13,7 +11,8 @@ import typer
 import hubbub
 from hubbub.cli.formats import Write, message_json, message_line
 from hubbub.cli.options import Domain, Interface, Log
-from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, open_node
+from hubbub.cli.screen import refuse_if_nobody_reads, write_until_the_end
+from hubbub.cli.session import EXIT_INTERRUPTED, EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
 QUEUE_MESSAGES = 100_000
@@ -84,26 +83,17 @@ def _follow(
     subscription: hubbub.Subscription, write: Write, count: int | None, timeout_s: float | None
 ) -> int:
     """Write messages until the end, and return the exit code."""
-    try:
-        seen = _write_all(subscription, write, count, timeout_s)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        sys.stdout.flush()
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has enough. Nothing more can be written, not even at exit.
-        _discard_output()
-        return EXIT_BROKEN_PIPE
-    except OSError as error:
-        _discard_output()
-        note(f"cannot write what came: {error.strerror}")
-        return EXIT_FAILED
-    return 1 if seen < (count or 1) else 0
 
+    def work() -> int:
+        try:
+            seen = _write_all(subscription, write, count, timeout_s)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            sys.stdout.flush()
+            return EXIT_INTERRUPTED
+        return 1 if seen < (count or 1) else 0
 
-def _discard_output() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter ends quietly."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return write_until_the_end(work)
 
 
 def _write_all(
@@ -130,14 +120,7 @@ def _wait(subscription: hubbub.Subscription, timeout_s: float | None) -> hubbub.
         message = subscription.receive(max(0.0, min(left_s, _LOOK_S)))
         if message is not None or left_s <= _LOOK_S:
             return message
-        if _is_reader_gone():
-            raise BrokenPipeError
-
-
-def _is_reader_gone() -> bool:
-    look = select.poll()
-    look.register(sys.stdout.fileno(), 0)
-    return any(what & select.POLLERR for _, what in look.poll(0))
+        refuse_if_nobody_reads()
 
 
 def _tell(event: hubbub.Event, is_everything_wanted: bool, as_json: bool) -> None:

@@ -1,0 +1,128 @@
+"""`hubbub ps`: who is on the bus, as a node sees it that has just come and looked around."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+import hubbub
+from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.screen import (
+    UNKNOWN,
+    Column,
+    Screen,
+    duration,
+    refuse_if_nobody_reads,
+    table,
+    write_until_the_end,
+)
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.terminal import plural, print_json
+from hubbub.limits import MS
+from hubbub.statistics import PeerStatistics
+
+WAIT_S = 0.3  # Several times what a node that is there takes to answer.
+_REFRESH_S = 1.0
+_ID_DIGITS = 6
+_COLUMNS = (
+    Column("name", is_number=False),
+    Column("id", is_number=False),
+    Column("host", is_number=False),
+    Column("pid"),
+    Column("link", is_number=False),
+    Column("address", is_number=False),
+    Column("heard"),
+    Column("round trip"),
+)
+
+
+def ps(
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
+    ] = WAIT_S,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")
+    ] = False,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    log: Log = None,
+) -> None:
+    """Show the nodes that are on the bus.
+
+    Exits with 1 when there are none.
+    """
+    with open_node(domain, interface, log) as node:
+        code = write_until_the_end(lambda: _look(node, wait, watch, as_json))
+    raise typer.Exit(code)
+
+
+def _look(node: hubbub.Node, wait_s: float, is_watching: bool, as_json: bool) -> int:
+    """Show who is there, once or again and again, and return the exit code."""
+    screen = Screen()
+    was_anybody = True
+    try:
+        time.sleep(wait_s)
+        while True:
+            peers = _present(node)
+            if not peers and was_anybody:
+                screen.note(f"nobody else is in domain {node.domain} on {_channels(node)}")
+            was_anybody = bool(peers)
+            if as_json:
+                print_json({"nodes": [_fields(channel, peer) for channel, peer in peers]})
+            elif peers or (is_watching and screen.is_terminal):
+                _show(screen, [peer for _, peer in peers])
+            if not is_watching:
+                return 0 if peers else 1
+            time.sleep(_REFRESH_S)
+            refuse_if_nobody_reads()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _present(node: hubbub.Node) -> list[tuple[str, PeerStatistics]]:
+    """List the nodes that are there, by name, each with its channel."""
+    peers = [
+        (channel.name, peer)
+        for channel in node.statistics().channels
+        for peer in channel.peers
+        if peer.is_present
+    ]
+    return sorted(peers, key=lambda one: (one[1].name, one[1].id, one[0]))
+
+
+def _channels(node: hubbub.Node) -> str:
+    return ", ".join(channel.name for channel in node.channels)
+
+
+def _show(screen: Screen, peers: Sequence[PeerStatistics]) -> None:
+    lines = table(_COLUMNS, [_cells(peer) for peer in peers], screen.width)
+    screen.show([*lines, plural(len(peers), "node")] if screen.is_terminal else lines)
+
+
+def _cells(peer: PeerStatistics) -> tuple[str, ...]:
+    return (
+        peer.name,
+        peer.id[:_ID_DIGITS],
+        peer.host,
+        str(peer.pid),
+        peer.link,
+        peer.address,
+        f"{peer.heard_ms_ago:,.0f} ms ago",
+        duration(peer.rtt_ms * MS) if peer.rtt_ms else UNKNOWN,
+    )
+
+
+def _fields(channel: str, peer: PeerStatistics) -> dict[str, Any]:
+    return {
+        "name": peer.name,
+        "id": peer.id,
+        "host": peer.host,
+        "pid": peer.pid,
+        "link": peer.link,
+        "address": peer.address,
+        "channel": channel,
+        "heard_ms_ago": round(peer.heard_ms_ago, 3),
+        "rtt_ms": round(peer.rtt_ms, 3) if peer.rtt_ms else None,
+    }
