@@ -12,6 +12,7 @@ from benchmarks.endpoint import Endpoint
 ROWS = {
     "hubbub": ("hubbub", "Iterating"),
     "hubbub-inline": ("hubbub", "Inline"),
+    "hubbub-multicast": ("hubbub", "Multicast"),
     "pyzmq-ipc": ("pyzmq", "Ipc"),
     "pyzmq-tcp": ("pyzmq", "Tcp"),
     "zenoh": ("zenoh", "Zenoh"),

@@ -1,4 +1,4 @@
-"""Hubbub itself, by its public interface, with two ways to receive."""
+"""Hubbub itself, by its public interface, with two ways to receive and two links."""
 
 import threading
 from typing import Any
@@ -9,9 +9,12 @@ from benchmarks.endpoint import Endpoint, OnPayload, queued_messages
 
 class _Node(Endpoint):
     distribution = "hubbub"
+    links: tuple[str, ...] = ("local", "multicast")
 
     def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
-        self._node = hubbub.open("benchmark", interface="127.0.0.1", domain="benchmark")
+        self._node = hubbub.open(
+            "benchmark", interface="127.0.0.1", domain="benchmark", links=self.links
+        )
         self._receives = f"/benchmark/{receives}"
         self._queue = queued_messages(size_bytes)
         if sends:
@@ -54,3 +57,10 @@ class Inline(_Node):
 
         self._node.subscribe(self._receives, on_message, inline=True)
         done.wait()
+
+
+class Multicast(Iterating):
+    """As between hosts: no pipes, no shared memory."""
+
+    settings = "as hubbub, but over multicast alone (links=['multicast'])"
+    links = ("multicast",)
