@@ -279,12 +279,19 @@ class Driver:
             self.loop.take_turn()
 
     def flush_held(self) -> None:
-        """Send what is held back: who published it last is about to wait, so no more will come."""
+        """Let what is left be sent at once: who published it last is about to wait.
+
+        Who runs the loop would leave that to the publisher for a while: a round trip of 1 MiB by
+        multicast took 20 ms instead of 5.
+        """
         if self._publisher == threading.get_ident():
+            self._publisher = 0
+            self.publishing_paused()
             for sender in self._senders:
                 if sender.framer.cells:
                     sender.framer.hold_until_ns = 0
-                    self.flush(time.monotonic_ns())
+            if self._has_ready():
+                self.loop.wake()
 
     def send_single(
         self, sender: Sender, topic: OutgoingTopic, payload: bytes, published_ns: int
