@@ -12,7 +12,8 @@ a head that tells their size, or a note of the depot (depot.py), with or without
 Nobody waits in `send`: what a pipe does not take is kept for it up to a bound and then dropped,
 which the protocol repairs like any loss, and no other pipe notices.
 
-The caller serialises all methods but `receive` and `look`, which may run beside `send`.
+The caller serialises all methods but `receive` and `look`, which may run beside `send`; it calls
+`sweep` now and then, because only where nobody sends may a socket be closed.
 """
 
 import contextlib
@@ -40,6 +41,7 @@ _PACKET_BYTES: Final = 1 << 16
 _BUFFER_BYTES: Final = 8 << 20
 _BUFFERS_MAX: Final = 1000
 _DOUBTFUL_MAX: Final = 64
+_LOOKS_MAX: Final = 5  # Who has not greeted by then never will.
 _PATH_BYTES_MAX: Final = 107
 
 _RUN: Final = struct.Struct("!HH")  # A mark, and the size of each frame but the last.
@@ -116,11 +118,13 @@ class LocalStatistics:
 class _Pipe:
     """One connection."""
 
-    __slots__ = ("backlog", "backlog_bytes", "is_ours", "key", "pid", "pidfd", "socket", "source")
+    __slots__ = (
+        "backlog", "backlog_bytes", "is_ours", "key", "looks", "pidfd", "socket", "source",
+    )  # fmt: skip
 
     def __init__(self, opened: socket.socket, pid: int, *, is_ours: bool) -> None:
         self.socket = opened
-        self.pid = pid
+        self.looks = 0  # How often we looked around before it said who it is.
         self.pidfd = _open_process(pid)
         self.is_ours = is_ours  # We connected.
         self.key = b""  # Not known yet.
@@ -153,6 +157,8 @@ class LocalLink:
         self._strangers: dict[int, _Pipe] = {}
         self._latest: _Pipe | None = None
         self._doubtful: dict[int, bytes] = {}  # Processes whose pipe ended, and its key.
+        # Closed later, by who has the lock: a number that is free again could be another socket's.
+        self._ended: list[_Pipe] = []
         self.opened: deque[bytes] = deque()  # Keys of pipes that the caller has not heard of yet,
         self.closed: deque[Closed] = deque()  # and of those that ended.
         self.notes: deque[Note] = deque()
@@ -194,6 +200,11 @@ class LocalLink:
 
     def look_around(self) -> None:
         """Connect again to whom no pipe leads, now and then; only one of the two does."""
+        for stranger in list(self._strangers.values()):
+            stranger.looks += 1
+            if stranger.looks > _LOOKS_MAX:
+                self._refused += 1
+                self._discard(stranger)
         for key in self._neighbours():
             if self._key < key and key not in self._pipes and len(self._strangers) == 0:
                 self._connect(key)
@@ -488,7 +499,12 @@ class LocalLink:
                 self._strangers.pop(fileno, None)
                 with contextlib.suppress(OSError, ValueError):
                     self._epoll.unregister(fileno)
-        pipe.close()
+        self._ended.append(pipe)
+
+    def sweep(self) -> None:
+        """Close what has ended; under the lock under which `send` is called."""
+        while self._ended:
+            self._ended.pop().close()
 
     def close(self) -> None:
         """Close every pipe and listen no more; a second call does nothing."""
@@ -502,6 +518,7 @@ class LocalLink:
         """Close the descriptors alone: in a forked child, whose parent goes on."""
         self._is_closed = True
         self._listener.close()
+        self.sweep()
         for pipe in set(self._by_fileno.values()):
             pipe.close()
         for pidfd in self._doubtful:  # Left in the parent's poller, which is the same.

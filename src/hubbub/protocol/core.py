@@ -297,6 +297,8 @@ class Core:
             drops["checksum"] += 1
         elif header.sequence == SEQUENCE_MAX:
             drops["sequence"] += 1
+        elif self.endpoint.link is LOCAL and header.key != source[0]:
+            drops["pipe"] += 1  # Who is at the other end of a pipe speaks for itself alone.
         else:
             self._dispatch(now, header, buffer, start, end, source)
 

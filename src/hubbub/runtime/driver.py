@@ -133,6 +133,7 @@ class Driver:
                     self.core.open_pipe(now, local.opened.popleft())
                 if local.has_room:
                     local.flush()
+                local.sweep()
                 self._look_after_depot(now)
         self._take_in(now, received)
         while local.closed:

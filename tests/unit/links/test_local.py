@@ -51,6 +51,7 @@ def pump(links: list[LocalLink], is_done: Callable[[], Any]) -> list[tuple[bytes
             received += link.receive()
             if link.has_room:
                 link.flush()
+            link.sweep()
     return received
 
 
@@ -152,6 +153,22 @@ def test_who_does_not_greet_is_refused(open_link: Any, directory: Path, packet: 
         while stranger.recv(100):
             pass  # Our greeting, then the end.
     assert not link.opened and not link.closed
+
+
+def test_who_says_nothing_is_let_go(open_link: Any, directory: Path) -> None:
+    link = open_link(A)
+    [name] = os.listdir(directory)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+        stranger.connect(str(directory / name))
+        pump([link], lambda: link._by_fileno)
+        for _ in range(local._LOOKS_MAX):
+            link.look_around()
+        assert link._by_fileno
+        link.look_around()
+        link.sweep()
+        assert not link._by_fileno and link.statistics().refused == 1
+        while stranger.recv(100):
+            pass
 
 
 def test_socket_of_a_killed_node_is_removed(open_link: Any, directory: Path) -> None:

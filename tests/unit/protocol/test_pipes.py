@@ -1,0 +1,53 @@
+"""Pipes as a core sees them: the way frames take, who may speak in them, what their end means."""
+
+from hubbub.events import PeerLeft
+from hubbub.protocol.burst import Pipes
+from hubbub.wire import header
+from hubbub.wire.header import HEARTBEAT
+from tests.harness import Lan
+
+
+def test_frames_take_pipes_only_where_all_receivers_have_one() -> None:
+    lan = Lan(1)
+    one, other = lan.open(2)
+    publisher = lan.nodes[0].core
+    publisher.publish_on(lan.now, "/a")
+    framer = publisher.outgoing.reliable.framer
+    group_bytes = framer.body_bytes_max
+    assert framer.route is None
+    publisher.open_pipe(lan.now, one.key)
+    assert framer.route is None
+    publisher.open_pipe(lan.now, other.key)
+    assert framer.route is not None and set(framer.route) == {one.key, other.key}
+    assert framer.body_bytes_max > group_bytes
+    assert [publisher.peers[node.key].reach for node in (one, other)] == [
+        Pipes((one.key,)),
+        Pipes((other.key,)),
+    ]
+    publisher.close_pipe(lan.now, one.key, is_dead=False)
+    assert framer.route is None and framer.body_bytes_max == group_bytes
+    assert one.key in publisher.peers, "it lives, and is reached by other ways"
+
+
+def test_end_of_a_process_ends_its_peer_at_once() -> None:
+    lan = Lan(1)
+    (subscriber,) = lan.open(1)
+    publisher = lan.nodes[0]
+    publisher.core.open_pipe(lan.now, subscriber.key)
+    publisher.core.close_pipe(lan.now, subscriber.key, is_dead=True)
+    assert publisher.core.peers == {} and publisher.core.outgoing.flow.receivers == {}
+    assert [event.reason for event in publisher.core.events if isinstance(event, PeerLeft)] == [
+        "died"
+    ]
+
+
+def test_who_is_at_the_end_of_a_pipe_speaks_for_itself_alone() -> None:
+    lan = Lan(1)
+    (subscriber,) = lan.open(1)
+    core, key = subscriber.core, lan.nodes[0].key
+    shared = header.prefix(HEARTBEAT, 0, 0, core.endpoint.domain, key, 8)
+    forged = header.finish(shared, 0, 1, 1, b"")
+    core.receive(lan.now, forged, 0, Pipes((b"s" * 20,)))
+    assert core.endpoint.drops["pipe"] == 1
+    core.receive(lan.now, forged, 0, Pipes((key,)))
+    assert core.endpoint.drops["pipe"] == 1
