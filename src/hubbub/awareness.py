@@ -60,7 +60,7 @@ def list_subscribers(driver: "Driver", number: int) -> tuple[RemoteSubscriber, .
                 link=_link(peer),
                 channel=driver.link.channel,
                 since_ns=peer.met_ns + core.endpoint.wall_offset_ns,
-                heard_ms_ago=(core.endpoint.now - peer.heard_ns) / MS,
+                heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
                 is_slow=peer.key in receivers and receivers[peer.key].is_slow,
             )
             for peer in core.peers.values()
@@ -83,7 +83,7 @@ def list_publishers(driver: "Driver", patterns: tuple[str, ...]) -> tuple[Remote
                 schema=topic.schema_name,
                 is_reliable=topic.is_reliable,
                 since_ns=peer.met_ns + core.endpoint.wall_offset_ns,
-                heard_ms_ago=(core.endpoint.now - peer.heard_ns) / MS,
+                heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
                 sequence=(topic.expected or 1) - 1,
             )
             for peer in core.peers.values()

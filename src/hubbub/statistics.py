@@ -143,7 +143,7 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         address=peer.place,
         link=MULTICAST if peer.pipe is None else LOCAL,
         is_present=peer.is_present,
-        heard_ms_ago=(core.endpoint.now - peer.heard_ns) / MS,
+        heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
         missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),
         repaired_frames=sum(r.repaired for r in peer.incoming.values()),
         is_slow=state is not None and state.is_slow,

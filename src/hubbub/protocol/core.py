@@ -235,7 +235,10 @@ class Core:
         self.discovery.introduce(pipe)
 
     def close_pipe(self, now: int, key: bytes, *, is_dead: bool) -> None:
-        """Use it no more; `is_dead`: the process at the other end has ended."""
+        """Use it no more; `is_dead`: the process at the other end has ended.
+
+        That may be known only a moment later, in a second call.
+        """
         self.endpoint.now = now
         self.endpoint.pipes.pop(key, None)
         peer = self.peers.get(key)
@@ -243,8 +246,6 @@ class Core:
             peer.pipe = None
             if is_dead:
                 self.membership.bury(now, peer)
-            elif isinstance(peer.address, Pipes):
-                self.membership.lose(now, peer)
         self.reroute(now)
 
     def reroute(self, now: int) -> None:

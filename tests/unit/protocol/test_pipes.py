@@ -34,6 +34,8 @@ def test_end_of_a_process_ends_its_peer_at_once() -> None:
     (subscriber,) = lan.open(1)
     publisher = lan.nodes[0]
     publisher.core.open_pipe(lan.now, subscriber.key)
+    publisher.core.close_pipe(lan.now, subscriber.key, is_dead=False)
+    assert publisher.core.peers, "it may live, and be heard again"
     publisher.core.close_pipe(lan.now, subscriber.key, is_dead=True)
     assert publisher.core.peers == {} and publisher.core.outgoing.flow.receivers == {}
     assert [event.reason for event in publisher.core.events if isinstance(event, PeerLeft)] == [
