@@ -79,8 +79,8 @@ class Publisher(Closing):
         if self._driver.closed_reason is not None:
             return self._refuse(payload)
         if self._is_lazy(payload):
-            if self._is_for_nobody():
-                return self._publish_to_nobody()
+            if self._is_for_nobody() and self._skip():
+                return 0
             payload = payload()
         if type(payload) is not bytes:
             payload = self._snapshot(payload)
@@ -92,8 +92,8 @@ class Publisher(Closing):
         is_large = len(payload) > framer.message_bytes_max
         if is_large or len(self._cells) >= framer.backlog_cells:
             self._make_room(payload)
-        if self._is_for_nobody():
-            return self._publish_to_nobody()
+        if self._is_for_nobody() and self._skip():
+            return 0
         receivers = topic.receivers
         is_quiet = not (self._cells or is_large or framer.is_busy)
         if is_quiet and driver.send_single(self._sender, topic, payload, published_ns):
@@ -215,11 +215,17 @@ class Publisher(Closing):
             del self._cells[: CELLS * surplus]
             driver.core.endpoint.counters["best_effort_dropped"] += surplus
 
-    def _publish_to_nobody(self) -> int:
-        """Count the message, so that the sequence tells that it was published."""
+    def _skip(self) -> bool:
+        """Count a message that nobody wants, for the sequence tells of it; False: somebody does.
+
+        Who has just come is owed everything from the next sequence on, so that must be asked again
+        under the lock.
+        """
         with self._driver.lock:
+            if not self._is_for_nobody():
+                return False
             self._driver.core.outgoing.skip_message(self._topic)
-        return 0
+        return True
 
 
 def _express_of(publisher: Publisher) -> Callable[..., int]:

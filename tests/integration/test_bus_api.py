@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import threading
+import time
 from typing import Any
 
 import msgspec
@@ -323,6 +324,32 @@ def test_nobody_wants_it_and_nothing_is_sent() -> None:
         assert publisher.publish(b"somebody") == 1
         [message] = take(late, 1)
         assert (message.payload, message.sequence) == (b"somebody", 2)
+
+
+def test_message_published_while_its_first_receiver_comes_is_not_skipped() -> None:
+    """It was owed, counted as wanted by nobody, and then reported as lost."""
+    with fresh_place().open("p") as node:
+        publisher = node.publisher("/x")
+        time.sleep(0.1)
+        topic = publisher._topic
+
+        class Late:
+            """A lock whose taking is the moment in which a receiver is counted in."""
+
+            def __enter__(self) -> None:
+                topic.receivers = 1
+
+            def __exit__(self, *_: object) -> None:
+                pass
+
+        driver, lock = publisher._driver, publisher._driver.lock
+        driver.lock = Late()  # type: ignore[assignment]
+        try:
+            assert not publisher._skip()
+        finally:
+            driver.lock, topic.receivers = lock, 0
+        assert publisher.sequence == 0
+        assert publisher.publish(b"1") == 0 and publisher.sequence == 1
 
 
 def test_pattern_can_be_added_and_removed_at_run_time() -> None:
