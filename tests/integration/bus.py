@@ -5,6 +5,7 @@ module-level function of a test that runs in a process of its own; it tells its 
 lines of JSON, and is told to go on or to stop by lines on its standard input.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +59,16 @@ def wait_until(is_so: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
         assert time.monotonic() < end_s, f"not so within {timeout_s} s: {is_so}"
         time.sleep(0.002)
     return result
+
+
+def descriptors() -> set[tuple[str, str]]:
+    """Name the open descriptors with what they are; what older tests left may go at any time."""
+    gc.collect()
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return found
 
 
 def take(subscription: hubbub.Subscription, count: int) -> list[hubbub.Message]:

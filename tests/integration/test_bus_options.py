@@ -15,7 +15,7 @@ import hubbub
 from hubbub import ConfigurationError, HubbubError, Settings, set_log
 from hubbub.limits import FRAME_BYTES_MIN
 from hubbub.runtime.logs import CONCERNS, RateLimit
-from tests.integration.bus import ROOT, fresh_place, take, wait_until
+from tests.integration.bus import ROOT, descriptors, fresh_place, take, wait_until
 
 NUMBERS = [field.name for field in fields(Settings) if field.name != "nagging_policy"]
 POSITIVE = {
@@ -114,11 +114,11 @@ def test_option_of_subscribe_that_cannot_work_is_refused(options: dict[str, Any]
 
 
 def test_refused_node_leaves_nothing_behind() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     channels = [hubbub.Channel("239.1.1.1", fresh_place().port)] * 2
     with pytest.raises(ConfigurationError):
         fresh_place().open("n", channels=channels)
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) == before)
+    wait_until(lambda: not descriptors() - before)
 
 
 def test_key_file_in_the_environment_is_refused_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The multicast link on real sockets, on loopback."""
 
 import errno
-import gc
 import os
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from hubbub.links.faults import Faults
 from hubbub.links.interfaces import InterfaceWatch, interfaces
 from hubbub.links.multicast import MulticastLink
 from hubbub.links.opening import window_bytes
+from tests.integration.bus import descriptors
 from tests.integration.link_probe import (
     DEADLINE_S,
     burst,
@@ -449,15 +449,14 @@ def test_delayed_frames_arrive_when_their_time_has_come_in_both_directions() -> 
 
 
 def test_close_twice_gives_everything_back() -> None:
-    gc.collect()
-    before = set(os.listdir("/proc/self/fd"))
+    before = descriptors()
     (link,) = open_links(1)
     assert len(link.filenos()) == 2
 
     link.close()
     link.close()
 
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert not descriptors() - before
     assert link.poll_events(0) == []
 
 
@@ -465,10 +464,10 @@ def test_a_refused_link_says_why_and_leaves_nothing_open() -> None:
     group, port = fresh_group(), free_port()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as selfish:
         selfish.bind((group, port))
-        before = set(os.listdir("/proc/self/fd"))
+        before = descriptors()
         with pytest.raises(LinkError, match=f"cannot use group {group} port {port} on lo .*in use"):
             MulticastLink(group, port, interface="127.0.0.1")
-        assert set(os.listdir("/proc/self/fd")) == before
+        assert not descriptors() - before
 
 
 def test_ipv6_on_loopback() -> None:
