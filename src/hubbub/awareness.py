@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from hubbub.limits import MS
 from hubbub.message import Source
-from hubbub.protocol.delivery import LOCAL, MULTICAST
+from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import matches
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class RemoteSubscriber:
     host: str
     pid: int
     link: str
-    """How messages get there if nobody else wants them: `local` or `multicast`."""
+    """How messages get there if nobody else wants them: `inproc`, `local` or `multicast`."""
     channel: str
     since_ns: int
     """When it was met, by our wall clock."""
@@ -47,7 +48,7 @@ class RemotePublisher:
     """Of the newest message that came; 0: none."""
 
 
-def list_subscribers(driver: "Driver", number: int) -> tuple[RemoteSubscriber, ...]:
+def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubscriber, ...]:
     """Return who is owed a topic of ours."""
     with driver.lock:
         core = driver.core
@@ -64,7 +65,7 @@ def list_subscribers(driver: "Driver", number: int) -> tuple[RemoteSubscriber, .
                 is_slow=peer.key in receivers and receivers[peer.key].is_slow,
             )
             for peer in core.peers.values()
-            if peer.is_present and number in peer.debt.owed
+            if peer.is_present and _is_for(topic, peer)
         )
 
 
@@ -95,5 +96,13 @@ def list_publishers(driver: "Driver", patterns: tuple[str, ...]) -> tuple[Remote
         )
 
 
+def _is_for(topic: OutgoingTopic, peer: Peer) -> bool:
+    if peer.is_nearby:
+        return bool(peer.interest.match(topic.subject))
+    return topic.number in peer.debt.owed
+
+
 def _link(peer: Peer) -> str:
+    if peer.is_nearby:
+        return INPROC
     return MULTICAST if peer.pipe is None else LOCAL

@@ -5,16 +5,20 @@ from random import Random, SystemRandom
 from time import monotonic, monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hubbub import neighbours
 from hubbub.channel import Channel
 from hubbub.events import Event, SchemaMismatch
 from hubbub.links.host import HostLink
 from hubbub.links.multicast import MulticastLink
+from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
+from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
+from hubbub.runtime.ownership import owns
 from hubbub.schema import Schema
 from hubbub.statistics import ChannelStatistics, describe_channel
 from hubbub.subjects import Matcher
@@ -41,6 +45,7 @@ class Sink(NamedTuple):
     subscription: Subscription
     context: Any
     schema: Schema
+    is_nearby: bool = False
 
 
 class Connection:
@@ -66,6 +71,9 @@ class Connection:
         if isinstance(link, HostLink):
             link.use(local)
         self.driver = Driver(core, link, shared(), dispatcher, node._forked, local)
+        self.neighbours = Neighbourhood()
+        if "inproc" in node.links:
+            self.neighbours = neighbours.shared.at(identity.domain, self.name)
 
     @staticmethod
     def _open_link(node: "Node", channel: Channel) -> MulticastLink | HostLink:
@@ -79,56 +87,88 @@ class Connection:
 
     def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
         """Begin to send and receive."""
+        self.neighbours.join(self)
         self.driver.loop.attach(self.driver, switch_interval_ms, spin_us)
         if self.driver.pipes is not None:
             self.driver.loop.attach(self.driver.pipes, switch_interval_ms, spin_us)
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces)
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
-        is_chosen = self.channel.interface or self._node._interface
+        is_chosen = self.channel.interface or self._node._interface or not link.interfaces
         if not is_chosen and all(interface.is_loopback for interface in link.interfaces):
             _notice_loopback()
 
     def place(self, pattern: str, sink: Sink) -> object:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""
-        return self._matcher.add(pattern, sink)
+        handle = self._matcher.add(pattern, sink)
+        self.neighbours.changed()
+        return handle
 
     def subscribe(self, pattern: str) -> None:
         """Tell the others that this pattern is wanted."""
         self.driver.call(self.driver.core.subscribe, pattern)
-        self.refresh_own_topics()
+        self.neighbours.look_again()
 
     def remove(self, pattern: str, handle: Any) -> None:
         """Receive it no longer."""
         self._matcher.remove(handle)
+        self.neighbours.changed()
         if self.driver.closed_reason is None:
             self.driver.call(self.driver.core.unsubscribe, pattern)
-            self.refresh_own_topics()
+            self.neighbours.look_again()
 
     def refresh_own_topics(self) -> None:
-        """Look again which of our own topics our own subscriptions want."""
-        if not self._node.loopback:
+        """Look again which of our own topics subscriptions of this process want."""
+        if owns(self.driver.lock):
+            self.driver.loop.call_soon(self.refresh_own_topics)  # A signal handler.
             return
         with self.driver.lock:
+            generation = self.neighbours.generation
             for topic in self.driver.core.outgoing.topics.values():
-                self._match(topic)
+                if topic.generation != generation:
+                    self._match_own(topic)
+                    topic.generation = generation
+        self.driver.changes.wake_all()
+
+    def meet_neighbours(self) -> None:
+        """Look again which peers are in this process."""
+        others = self.neighbours.others(self)
+        with self.driver.lock:
+            endpoint = self.driver.core.endpoint
+            endpoint.nearby = frozenset(one.driver.core.endpoint.key for one in others)
 
     def _match(self, topic: DeliveredTopic) -> None:
-        """Note on a topic who gets it; a subscription of another type does not."""
-        generation = self._matcher.generation
-        if topic.generation == generation:
-            return
+        """Note on a topic of a peer who gets it; our own are looked after at each change."""
+        generation = self.neighbours.generation
+        if topic.generation != generation and not isinstance(topic, OutgoingTopic):
+            topic.sinks = self._sinks_of(topic)
+            topic.generation = generation
+
+    def _match_own(self, topic: OutgoingTopic) -> None:
+        own = self._sinks_of(topic) if self._node.loopback else ()
+        nearby = [one._sinks_of(topic) for one in self.neighbours.others(self)]
+        topic.nearby = sum(map(bool, nearby))
+        topic.audience = topic.nearby + bool(own)
+        passed = (sink._replace(is_nearby=True) for sinks in nearby for sink in sinks)
+        topic.sinks = (*own, *passed)
+
+    def _sinks_of(self, topic: DeliveredTopic) -> tuple[Sink, ...]:
+        """Return the subscriptions that get a topic; one of another type does not."""
         sinks = self._matcher.match(topic.subject)
         for sink in sinks:
             if self._is_mismatch(topic, sink):
-                self._node._emit(
-                    SchemaMismatch(
-                        self.name, topic.source, topic.subject, sink.schema.name, topic.schema_name
-                    ),
-                    sink.subscription,
-                )
-        topic.sinks = tuple(sink for sink in sinks if not self._is_mismatch(topic, sink))
-        topic.generation = generation
+                self._report_mismatch(topic, sink)
+        return tuple(sink for sink in sinks if not self._is_mismatch(topic, sink))
+
+    def _report_mismatch(self, topic: DeliveredTopic, sink: Sink) -> None:
+        """Report a subscription of another type, once."""
+        mismatches = sink.subscription.mismatches
+        if (topic.source, topic.subject) not in mismatches:
+            mismatches.add((topic.source, topic.subject))
+            event = SchemaMismatch(
+                self.name, topic.source, topic.subject, sink.schema.name, topic.schema_name
+            )
+            self._node._emit(event, sink.subscription)
 
     def _emit(self, event: Event) -> None:
         """Log and report an event; no lock is held, for a log may end in code of the user's."""
@@ -157,6 +197,7 @@ class Connection:
         """Leave the channel by then."""
         if self.driver.closed_reason is None:
             self.driver.close(max(0.0, deadline - monotonic()))
+        self.neighbours.leave(self)
         self._node._connection_closed(self)
 
     def statistics(self) -> ChannelStatistics:

@@ -7,6 +7,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any, NamedTuple
 
+from hubbub import neighbours
 from hubbub.awareness import RemotePublisher, list_publishers
 from hubbub.channel import Channel
 from hubbub.closing import Closing
@@ -365,6 +366,7 @@ class Node(Closing):
         self._closed_reason = reason
         self._pool.forked()
         self._listeners.forked()
+        neighbours.shared.forked()
         for subscription in list(self._subscriptions):
             subscription.forked()
 

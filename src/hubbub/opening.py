@@ -23,7 +23,7 @@ from hubbub.protocol.settings import make_settings
 from hubbub.runtime.logs import set_log
 
 NODE_ID_BYTES = 12
-LINKS = ("local", "multicast")
+LINKS = ("inproc", "local", "multicast")
 
 
 def open(
@@ -55,10 +55,10 @@ def open(
 
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
-    its own subscriptions. `links` are the ways that messages may take: "local" and "multicast",
-    both by default; `["local"]` alone opens no IP socket. `faults` mistreats the frames of
-    multicast on purpose, and makes that the only link unless `links` says otherwise. Further
-    options are those of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN,
+    its own subscriptions. `links` are the ways that messages may take: "inproc", "local" and
+    "multicast", all by default; without "multicast" no IP socket is opened. `faults` mistreats the
+    frames of multicast on purpose, and makes that the only link unless `links` says otherwise.
+    Further options are those of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN,
     HUBBUB_INTERFACE, HUBBUB_LINKS and HUBBUB_LOG.
     """
     _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
@@ -108,10 +108,8 @@ def _links(links: Iterable[str] | None, faults: Faults | None) -> tuple[str, ...
     for link in chosen:
         if link not in LINKS:
             raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
-    if not chosen:
-        raise ConfigurationError(
-            f"links={chosen!r}: a node needs at least one of {', '.join(LINKS)}"
-        )
+    if not set(chosen) - {"inproc"}:
+        raise ConfigurationError(f"links={chosen!r}: a node needs at least one of local, multicast")
     if faults is not None and "multicast" not in chosen:
         raise ConfigurationError(f"links={chosen!r}: faults are of multicast; add it")
     return chosen

@@ -108,7 +108,7 @@ class Publisher(Closing):
         is_urgent = is_flushing or (is_large and not framer.may_gather)
         if is_urgent or len(self._cells) > framer.free_cells:
             driver.flush(monotonic_ns())
-        return receivers + 1 if topic.sinks else receivers
+        return receivers + topic.audience
 
     def _is_lazy(self, payload: Any) -> bool:
         """Tell whether a payload is a function that makes it."""
@@ -142,21 +142,21 @@ class Publisher(Closing):
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Wait until so many other nodes subscribe to the subject; False: not in time."""
-        return self._driver.wait(lambda: self._topic.receivers >= count, timeout)
+        return self._driver.wait(lambda: self.receivers >= count, timeout)
 
     def subscribers(self) -> tuple[RemoteSubscriber, ...]:
         """Return the other nodes that the next message is for."""
-        return list_subscribers(self._driver, self._topic.number)
+        return list_subscribers(self._driver, self._topic)
 
     @property
     def is_connected(self) -> bool:
         """Tell whether another node wants what is published here."""
-        return self._topic.receivers > 0
+        return self.receivers > 0
 
     @property
     def receivers(self) -> int:
         """Return how many other nodes the next message is for."""
-        return self._topic.receivers
+        return self._topic.receivers + self._topic.nearby
 
     @property
     def sequence(self) -> int:
@@ -252,7 +252,7 @@ def _express_of(publisher: Publisher) -> Callable[..., int]:
             append((topic, payload, now_ns))
             if now_ns >= framer.flush_wall_ns:
                 send(monotonic_ns())
-            return topic.receivers + 1 if topic.sinks else topic.receivers
+            return topic.receivers + topic.audience
         return careful(payload, flush, time_ns)
 
     return publish

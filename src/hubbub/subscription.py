@@ -18,7 +18,7 @@ from hubbub.closing import Closing
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import CallbackFailed, Event, PayloadRejected, SlowConsumer
 from hubbub.limits import ASYNC_TURN_MESSAGES, DROP_REPORT, QUEUE_MESSAGES, SECOND
-from hubbub.message import Message
+from hubbub.message import Message, Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.callbacks import Callback, CallbackRunner
 from hubbub.runtime.decoding import DecodingInbox
@@ -102,6 +102,7 @@ class Subscription(Closing):
         self.channel = channel
         self.type = type
         self.on_event = on_event
+        self.mismatches: set[tuple[Source, str]] = set()  # Topics of another type.
         self._node = node
         self._overflow = overflow
         self._lock = threading.Lock()

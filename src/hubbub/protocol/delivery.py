@@ -8,6 +8,7 @@ from hubbub.message import Source
 MULTICAST: Final = "multicast"
 LOCAL: Final = "local"
 LOOPBACK: Final = "loopback"
+INPROC: Final = "inproc"
 
 
 class DeliveredTopic(Protocol):

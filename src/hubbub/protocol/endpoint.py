@@ -68,6 +68,7 @@ class Endpoint:
         self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = _resolve_nothing
         self.pipes: dict[bytes, Pipes] = {}  # Open ones, by the key of the other end.
         self.behind: Collection[bytes] = ()  # Who takes nothing for now: fresh frames pass it by.
+        self.nearby: Collection[bytes] = ()  # Nodes of this process, served without any frame.
         self.control: deque[Burst] = deque()
         self.deliveries: list[Delivery] = []
         self.events: list[Event] = []

@@ -47,9 +47,7 @@ class Grants:
     def reconsider(self, now: int, peer: Peer) -> None:
         """Compare what a peer wants with what we publish, and grant the difference."""
         debt = peer.debt
-        wanted = {
-            number for number, topic in self.topics.items() if peer.interest.match(topic.subject)
-        }
+        wanted = {number for number, topic in self.topics.items() if self._is_for(topic, peer)}
         for number in [number for number in debt.owed if number not in wanted]:
             self._end(peer, number)
         for number in wanted - debt.owed.keys():
@@ -61,11 +59,14 @@ class Grants:
     def add_topic(self, now: int, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
         """Begin to owe a new topic to those who want it."""
         for peer in peers:
-            if peer.interest.match(topic.subject):
+            if self._is_for(topic, peer):
                 is_new_stream = self._begin(now, peer, topic)
                 # The frame that declares a best-effort topic may be lost for good.
                 if is_new_stream or not topic.is_reliable:
                     self._schedule(now, peer)
+
+    def _is_for(self, topic: OutgoingTopic, peer: Peer) -> bool:
+        return not peer.is_nearby and bool(peer.interest.match(topic.subject))
 
     def end_topic(self, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
         """Stop owing a topic that is no longer published."""

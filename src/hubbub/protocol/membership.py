@@ -62,6 +62,7 @@ class Membership:
             self.endpoint.drops["departed" if has_left else "stranger"] += 1
         else:
             peer.pipe = self.endpoint.pipes.get(header.key)
+            peer.is_nearby = header.key in self.endpoint.nearby
         return peer
 
     def welcome_back(self, now: int, peer: Peer) -> None:

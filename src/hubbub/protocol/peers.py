@@ -45,6 +45,7 @@ class Peer:
         self.pid = 0
         self.address = address
         self.pipe: Pipes | None = None
+        self.is_nearby = False  # In this process, and served without any frame.
         self.heard_ns = now
         self.is_known = False  # Its HELLO is complete.
         self.lost_ns: int | None = None  # When it timed out.

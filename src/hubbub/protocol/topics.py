@@ -20,8 +20,8 @@ class OutgoingTopic:
     """A topic that this node publishes; publishers are handles to it."""
 
     __slots__ = (
-        "generation", "is_declared", "is_reliable", "next_sequence", "number", "receivers",
-        "schema_hash", "schema_name", "sinks", "source", "subject",
+        "audience", "generation", "is_declared", "is_reliable", "nearby", "next_sequence",
+        "number", "receivers", "schema_hash", "schema_name", "sinks", "source", "subject",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +44,9 @@ class OutgoingTopic:
         self.next_sequence = next_sequence
         self.receivers = 0  # Peers that are owed this topic.
         self.is_declared = False  # Whether a frame has named it since the last newcomer.
-        self.sinks: tuple[Any, ...] = ()  # Own subscriptions, kept by the node.
+        self.sinks: tuple[Any, ...] = ()  # Subscriptions of this process, kept by the node,
+        self.nearby = 0  # of so many other nodes,
+        self.audience = 0  # and of so many with our own.
         self.generation = -1
 
 

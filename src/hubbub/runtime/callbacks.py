@@ -37,6 +37,7 @@ class CallbackRunner:
         self._clock_ns = clock_ns
         self._inbox = inbox
         self._take = take
+        self._is_plain = take == inbox.take  # Nothing is decoded on the way.
         self._callback = callback
         self._on_failure = on_failure
         self._is_muted = False
@@ -89,14 +90,31 @@ class CallbackRunner:
         self._is_muted = True
 
     def _run_until(self, end_ns: int) -> bool:
-        take, clock_ns = self._take, self._clock_ns
-        while not self._is_muted and (message := take()) is not None:
+        while not self._is_muted and (message := self._take()) is not None:
             self._call(message)
-            if clock_ns() >= end_ns:
+            if self._clock_ns() >= end_ns or (self._is_plain and not self._finish_run(end_ns)):
                 return True
         if self._is_muted:
             self._inbox.discard()  # Also what slipped in behind the closing.
         return False
+
+    def _finish_run(self, end_ns: int) -> bool:
+        """Call back for the rest of a run; False: time is up.
+
+        What `take` and `_call` do, without two calls more for each message: 0.2 us of 0.9 us. Who
+        mutes us exhausts the run.
+        """
+        callback, clock_ns, is_timed = self._callback, self._clock_ns, end_ns < _NEVER_NS
+        for message in self._inbox.current:
+            try:
+                callback(message)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                self._fail(message, error)
+            if is_timed and clock_ns() >= end_ns:
+                return False
+        return True
 
     def _call(self, message: Message) -> None:
         try:
@@ -104,5 +122,8 @@ class CallbackRunner:
         except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
             raise
         except BaseException as error:
-            self.failed += 1
-            self._on_failure(message, error)
+            self._fail(message, error)
+
+    def _fail(self, message: Message, error: BaseException) -> None:
+        self.failed += 1
+        self._on_failure(message, error)

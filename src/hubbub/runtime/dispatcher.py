@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from hubbub.events import Event
-from hubbub.protocol.delivery import LOOPBACK, DeliveredTopic, Delivery
+from hubbub.protocol.delivery import INPROC, LOOPBACK, DeliveredTopic, Delivery
 from hubbub.runtime.ownership import make_lock, owns
 
 
@@ -57,8 +57,10 @@ class Dispatcher:
         topic = item.topic
         self.match(topic)
         self.messages += len(item.payloads)
-        for subscription, context, _ in topic.sinks:
-            if not (subscription.no_local and item.link == LOOPBACK):
+        for subscription, context, _, is_nearby in topic.sinks:
+            if is_nearby:
+                subscription.deliver(item._replace(link=INPROC), context)
+            elif not (subscription.no_local and item.link == LOOPBACK):
                 subscription.deliver(item, context)
 
     def forked(self) -> None:
