@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hubbub.limits import MS
-from hubbub.links.arena import StoreStatistics
+from hubbub.links.depot import DepotStatistics
 from hubbub.links.local import LocalStatistics
 from hubbub.links.statistics import LinkStatistics
 from hubbub.protocol.core import Core
@@ -84,7 +84,7 @@ class ChannelStatistics:
     topics: tuple[TopicStatistics, ...]
     link: LinkStatistics
     local: LocalStatistics | None
-    shared: StoreStatistics | None
+    shared: DepotStatistics | None
 
 
 @dataclass(frozen=True, slots=True)

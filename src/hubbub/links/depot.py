@@ -17,7 +17,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from struct import Struct, error
 from typing import Any, Final
 
@@ -45,6 +45,16 @@ _TAKEN: Final = 2
 _REFUSED: Final = 3
 _RETIRED: Final = 4
 _RELEASE: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DepotStatistics(StoreStatistics):
+    """The same with what went wrong between this node and its peers."""
+
+    not_taken: int
+    """Offers, references and notes of peers that made no sense, or could not be used."""
+    left_behind: int
+    """Readers that hold on to what they got, and get nothing fresh for now."""
 
 
 @dataclass(slots=True)
@@ -145,27 +155,18 @@ class Depot:
         writer = self._writers.get(key)
         if writer is None:
             return None
-        payloads = []
-        for packed in references:
-            payload = self._resolve(writer, packed)
-            if payload is None:
-                self.refused += 1
-                return None
-            payloads.append(payload)
+        # All before any: a view that goes again gives its slot back, and a repair of the frame
+        # would find there what was written since.
+        places = [_locate(writer, packed) for packed in references]
+        found = [place for place in places if place is not None]
+        if len(found) < len(places):
+            self.refused += 1
+            return None
+        payloads = [_make_payload(*place) for place in found]
         if self._give_back_ns is None:
             self._give_back_ns = self._clock() + _GIVE_BACK
             self._interval_ns = _GIVE_BACK
         return payloads
-
-    @staticmethod
-    def _resolve(writer: _Writer, packed: bytes) -> memoryview | bytes | None:
-        reference = decode_reference(packed)
-        mapping = None if reference is None else writer.mappings.get(reference[0])
-        if reference is None or mapping is None:
-            return None
-        if mapping.pinned_bytes > PINNED_BYTES_MAX:
-            return mapping.read(*reference[1:])
-        return mapping.lease(*reference[1:])
 
     def give_back(self, now: int) -> None:
         """Tell writers what the application has let go of."""
@@ -282,9 +283,11 @@ class Depot:
             times.append(self._retired[0][0])
         return min((time for time in times if time is not None), default=None)
 
-    def statistics(self) -> StoreStatistics:
+    def statistics(self) -> DepotStatistics:
         """Count what is shared."""
-        return self._store.statistics()
+        return DepotStatistics(
+            **asdict(self._store.statistics()), not_taken=self.refused, left_behind=len(self.stuck)
+        )
 
     def close(self) -> None:
         """Let go of everything."""
@@ -292,3 +295,22 @@ class Depot:
             self._store.close()
         for key in list(self._writers):
             self.forget_writer(key)
+
+
+def _locate(writer: _Writer, packed: bytes) -> tuple[Mapping, int, int] | None:
+    """Find where a reference leads; None: nowhere."""
+    reference = decode_reference(packed)
+    if reference is None:
+        return None
+    number, offset, size_bytes = reference
+    mapping = writer.mappings.get(number)
+    if mapping is None or not mapping.holds(offset, size_bytes):
+        return None
+    return mapping, offset, size_bytes
+
+
+def _make_payload(mapping: Mapping, offset: int, size_bytes: int) -> memoryview | bytes | None:
+    """Make a view of what lies there, or a copy where too much is held already."""
+    if mapping.pinned_bytes > PINNED_BYTES_MAX:
+        return mapping.read(offset, size_bytes)
+    return mapping.lease(offset, size_bytes)

@@ -82,6 +82,10 @@ class Mapping:
         """Grant no more leases; the memory goes with the last view of it."""
         self._pages = None
 
+    def holds(self, offset: int, size_bytes: int) -> bool:
+        """Tell whether all of a range can be read."""
+        return self._pages_of(offset, size_bytes) is not None
+
     def _pages_of(self, offset: int, size_bytes: int) -> "_Pages | None":
         """Return the mapped memory if all of the range is in it."""
         is_inside = size_bytes > 0 and 0 <= offset <= self.size_bytes - size_bytes

@@ -128,14 +128,28 @@ def test_reference_that_leads_nowhere_is_refused(ends: tuple[End, End], referenc
     good = refer(ends)
     assert reader.depot.resolve(A, [good, reference]) is None
     assert reader.depot.resolve(b"x" * 20, [good]) is None
-    assert reader.depot.refused >= 1
+    assert reader.depot.statistics().not_taken == 1
+
+
+def test_frame_with_one_bad_reference_leaves_its_good_ones_claimed_for_the_repair(
+    ends: tuple[End, End],
+) -> None:
+    writer, reader = ends
+    good = refer(ends)
+    assert reader.depot.resolve(A, [good, encode_reference(9, 0, 10)]) is None
+    assert not reader.depot.has_released
+    reader.depot.give_back(0)
+    other = bytes(len(PAYLOAD))
+    until(ends, lambda: writer.depot.refer(other, Pipes((B,))) is not None)
+    [payload] = reader.depot.resolve(A, [good]) or [None]
+    assert bytes(payload) == PAYLOAD, "nobody wrote there meanwhile"
 
 
 @pytest.mark.parametrize("text", [b"", b"\x01", bytes(13), b"\x09" + bytes(40), b"\x02" * 13])
 def test_note_that_makes_no_sense_is_counted(ends: tuple[End, End], text: bytes) -> None:
     writer, _ = ends
     writer.depot.take(Note(b"s" * 20, text, None))
-    assert writer.depot.refused == 1
+    assert writer.depot.statistics().not_taken == 1
 
 
 def test_offer_that_is_no_arena_is_refused_and_closed(ends: tuple[End, End]) -> None:
@@ -144,7 +158,8 @@ def test_offer_that_is_no_arena_is_refused_and_closed(ends: tuple[End, End]) -> 
     text = depots._HEAD.pack(depots._OFFER, 5, 4096)
     reader.depot.take(Note(A, text, inlet))
     os.close(outlet)
-    assert not Path(f"/proc/self/fd/{inlet}").exists() and reader.depot.refused == 1
+    assert not Path(f"/proc/self/fd/{inlet}").exists()
+    assert reader.depot.statistics().not_taken == 1
     writer.depot._readers[B] = depots._Reader()
     until(ends, lambda: writer.depot._readers[B].has_refused)
     assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
@@ -161,7 +176,9 @@ def test_reader_that_gives_nothing_back_is_left_behind_and_keeps_what_it_has(
     writer.now += STORE_PATIENCE
     writer.depot.advance(writer.now)
     assert writer.depot.stuck == {B} and not writer.depot.is_full
-    assert writer.depot.statistics().bytes_total == 0, "its arenas were given up"
+    statistics = writer.depot.statistics()
+    assert statistics.left_behind == 1
+    assert statistics.bytes_total == 0, "its arenas were given up"
     assert bytes(held) == large, "and nobody writes there any more"
     del held
     reader.depot.give_back(0)
