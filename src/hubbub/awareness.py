@@ -1,11 +1,10 @@
 """Who is at the other end: the subscribers of a publisher, and the publishers of a subscription."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hubbub.limits import MS
 from hubbub.message import Source
-from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import matches
@@ -14,9 +13,9 @@ if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSubscriber:
-    """Another node that a publisher's messages are for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteNode:
+    """Another node, as a publisher or a subscription sees it."""
 
     node: Source
     host: str
@@ -27,23 +26,22 @@ class RemoteSubscriber:
     since_ns: int
     """When it was met, by our wall clock."""
     heard_ms_ago: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSubscriber(RemoteNode):
+    """Another node that a publisher's messages are for."""
+
     is_slow: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RemotePublisher:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePublisher(RemoteNode):
     """Another node that publishes a subject which a subscription wants."""
 
-    node: Source
-    host: str
-    pid: int
-    link: str
-    channel: str
     subject: str
     schema: str
     is_reliable: bool
-    since_ns: int
-    heard_ms_ago: float
     sequence: int
     """Of the newest message that came; 0: none."""
 
@@ -55,13 +53,7 @@ def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubs
         receivers = core.outgoing.flow.receivers
         return tuple(
             RemoteSubscriber(
-                node=peer.source,
-                host=peer.host,
-                pid=peer.pid,
-                link=_link(peer),
-                channel=driver.link.channel,
-                since_ns=peer.met_ns + core.endpoint.wall_offset_ns,
-                heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
+                **_describe(driver, peer),
                 is_slow=peer.key in receivers and receivers[peer.key].is_slow,
             )
             for peer in core.peers.values()
@@ -72,22 +64,15 @@ def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubs
 def list_publishers(driver: "Driver", patterns: tuple[str, ...]) -> tuple[RemotePublisher, ...]:
     """Return who publishes what matches any of these patterns, as far as peers have told."""
     with driver.lock:
-        core = driver.core
         return tuple(
             RemotePublisher(
-                node=peer.source,
-                host=peer.host,
-                pid=peer.pid,
-                link=_link(peer),
-                channel=driver.link.channel,
+                **_describe(driver, peer),
                 subject=topic.subject,
                 schema=topic.schema_name,
                 is_reliable=topic.is_reliable,
-                since_ns=peer.met_ns + core.endpoint.wall_offset_ns,
-                heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
                 sequence=(topic.expected or 1) - 1,
             )
-            for peer in core.peers.values()
+            for peer in driver.core.peers.values()
             for receiver in peer.incoming.values()
             for topic in receiver.topics.values()
             if peer.is_present
@@ -102,7 +87,15 @@ def _is_for(topic: OutgoingTopic, peer: Peer) -> bool:
     return topic.number in peer.debt.owed
 
 
-def _link(peer: Peer) -> str:
-    if peer.is_nearby:
-        return INPROC
-    return MULTICAST if peer.pipe is None else LOCAL
+def _describe(driver: "Driver", peer: Peer) -> dict[str, Any]:
+    """Say of a peer what both sides want to know."""
+    endpoint = driver.core.endpoint
+    return {
+        "node": peer.source,
+        "host": peer.host,
+        "pid": peer.pid,
+        "link": peer.link,
+        "channel": driver.link.channel,
+        "since_ns": peer.met_ns + endpoint.wall_offset_ns,
+        "heard_ms_ago": max(endpoint.now - peer.heard_ns, 0) / MS,
+    }

@@ -10,7 +10,6 @@ from hubbub.links.depot import DepotStatistics
 from hubbub.links.local import LocalStatistics
 from hubbub.links.statistics import LinkStatistics
 from hubbub.protocol.core import Core
-from hubbub.protocol.delivery import LOCAL, MULTICAST
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
@@ -141,7 +140,7 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         host=peer.host,
         pid=peer.pid,
         address=peer.place,
-        link=MULTICAST if peer.pipe is None else LOCAL,
+        link=peer.link,
         is_present=peer.is_present,
         heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
         missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),

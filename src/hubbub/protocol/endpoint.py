@@ -12,6 +12,7 @@ from hubbub.limits import US
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Burst, Pipes
 from hubbub.protocol.delivery import MULTICAST, Delivery
+from hubbub.protocol.receiver import resolve_nothing
 from hubbub.protocol.settings import Settings
 from hubbub.wire.header import OPEN_BITMAP, Prefix, finish, make_key, prefix
 
@@ -38,10 +39,6 @@ def hash_domain(domain: str) -> int:
     return int.from_bytes(sha256(domain.encode()).digest()[:4], "big")
 
 
-def _resolve_nothing(key: bytes, references: list[bytes]) -> None:
-    return None
-
-
 class Endpoint:
     """One node on one channel."""
 
@@ -65,7 +62,7 @@ class Endpoint:
         self.link = MULTICAST  # By which the frame under way came.
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
         # Makes payloads of the references of a peer; the shell knows how.
-        self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = _resolve_nothing
+        self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = resolve_nothing
         self.pipes: dict[bytes, Pipes] = {}  # Open ones, by the key of the other end.
         self.behind: Collection[bytes] = ()  # Who takes nothing for now: fresh frames pass it by.
         self.nearby: Collection[bytes] = ()  # Nodes of this process, served without any frame.

@@ -96,4 +96,4 @@ class Express:
             receiver.status_ns = now + STATUS_INTERVAL
         topic.expected = first + 1
         payload = buffer[_DATA : _DATA + size]
-        return Delivery(topic, first, [payload], (published_ns,), received_ns, receiver.link)
+        return Delivery(topic, first, [payload], (published_ns,), received_ns, receiver.way.link)

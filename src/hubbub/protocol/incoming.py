@@ -66,8 +66,7 @@ class Incoming:
         if self.is_suspended:
             self.endpoint.drops["suspended"] += 1
             return
-        if receiver.link is not self.endpoint.link:
-            receiver.change_link(self.endpoint.link)
+        receiver.way.link = self.endpoint.link
         receiver.echo_us = header.sent_us
         receiver.echo_ns = now
         self._accept(now, peer, receiver, header, buffer, start, end)
@@ -212,7 +211,7 @@ class Incoming:
         for header, frame, link in early:
             receiver_now = peer.incoming.get(header.stream)
             if receiver_now is not None and header.sequence >= receiver_now.from_frame:
-                receiver_now.change_link(link)
+                receiver_now.way.link = link
                 self._accept(now, peer, receiver_now, header, frame, 0, len(frame))
         for receiver in peer.incoming.values():
             self.report(peer, receiver)

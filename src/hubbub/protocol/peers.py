@@ -8,6 +8,7 @@ window: a partition shorter than that costs nothing. A goodbye ends both at once
 from hubbub.limits import PATTERNS_MAX, WANT_INTERVAL
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST
 from hubbub.protocol.receiver import Receiver
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello
@@ -76,6 +77,13 @@ class Peer:
     def reach(self) -> Address:
         """Return where to send what is for this peer alone."""
         return self.pipe or self.address
+
+    @property
+    def link(self) -> str:
+        """Name the link by which messages for it alone go."""
+        if self.is_nearby:
+            return INPROC
+        return MULTICAST if self.pipe is None else LOCAL
 
     @property
     def place(self) -> str:

@@ -19,10 +19,10 @@ from hubbub.limits import (
     TOPICS_MAX,
 )
 from hubbub.message import Source
-from hubbub.protocol.delivery import MULTICAST, Delivery
+from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.protocol.repair import Requester
-from hubbub.protocol.topics import Hole, IncomingTopic
+from hubbub.protocol.topics import Hole, IncomingTopic, Way
 from hubbub.subjects import is_subject
 from hubbub.wire import batch
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
@@ -37,8 +37,8 @@ def _held_bytes(runs: list[Held]) -> int:
     return sum(sum(map(len, run[2])) + FRAME_COST_BYTES for run in runs)
 
 
-def _resolve_nothing(references: list[bytes]) -> None:
-    return None
+def resolve_nothing(*_: object) -> None:
+    """Make nothing of references: no payloads are shared here."""
 
 
 class Receiver:
@@ -53,12 +53,12 @@ class Receiver:
         tolerance_ns: int,
         budget: Budget,
         is_wanted: Callable[[str], bool],
-        resolve: Callable[[list[bytes]], list[Any] | None] = _resolve_nothing,
+        resolve: Callable[[list[bytes]], list[Any] | None] = resolve_nothing,
     ) -> None:
         self.stream = stream
         self.source = source
         self.is_reliable = stream != BEST_EFFORT
-        self.link = MULTICAST
+        self.way = Way()
         self.from_frame = from_frame
         self.next = from_frame
         self.requester = Requester(random, tolerance_ns)
@@ -102,12 +102,6 @@ class Receiver:
             return sequence
         return self.next
 
-    def change_link(self, link: str) -> None:
-        """Note that frames come another way from now on."""
-        self.link = link
-        for topic in self.topics.values():
-            topic.link = link
-
     def accept_data(
         self, now: int, sequence: int, flags: int, buffer: bytes, start: int, end: int,
         received_ns: int, out: list[Delivery],
@@ -149,7 +143,8 @@ class Receiver:
             topic = self.topics.get(number)
             if topic is not None and topic.is_wanted and topic.is_next(first):
                 topic.expected = first + len(payloads)
-                out.append(Delivery(topic, first, payloads, published_ns, received_ns, self.link))
+                link = self.way.link
+                out.append(Delivery(topic, first, payloads, published_ns, received_ns, link))
                 return True
         self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)
         return True
@@ -340,10 +335,9 @@ class Receiver:
                 self.malformed += 1
                 return
             topic = self.topics[declared.number] = IncomingTopic(
-                declared.number, declared.subject, self.source, self.holes,
+                declared.number, declared.subject, self.source, self.holes, self.way,
                 is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
             )  # fmt: skip
-            topic.link = self.link
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
             if topic.is_wanted:
                 topic.expected = self.positions.pop(declared.subject, None)

@@ -50,6 +50,15 @@ class OutgoingTopic:
         self.generation = -1
 
 
+class Way:
+    """By which link a stream comes just now: one for its receiver and all of its topics."""
+
+    __slots__ = ("link",)
+
+    def __init__(self) -> None:
+        self.link = MULTICAST
+
+
 class Hole(NamedTuple):
     """Messages of a topic that were owed and will not come."""
 
@@ -68,8 +77,8 @@ class IncomingTopic:
 
     __slots__ = (
         "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason", "holes",
-        "is_reliable", "is_wanted", "late", "link", "lost", "number", "passed", "schema_hash",
-        "schema_name", "sinks", "source", "subject", "waiting",
+        "is_reliable", "is_wanted", "late", "lost", "number", "passed", "schema_hash",
+        "schema_name", "sinks", "source", "subject", "waiting", "way",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +87,7 @@ class IncomingTopic:
         subject: str,
         source: Source,
         holes: list[Hole],
+        way: Way,
         *,
         is_reliable: bool,
         is_wanted: bool,
@@ -88,7 +98,7 @@ class IncomingTopic:
         self.holes = holes  # Where finished holes are put: the receiver's list.
         self.is_reliable = is_reliable
         self.is_wanted = is_wanted
-        self.link = MULTICAST  # By which it comes just now.
+        self.way = way  # The receiver's, too.
         self.schema_name = ""
         self.schema_hash = 0
         self.expected: int | None = None  # None: nobody has said yet where it starts for us.
@@ -160,7 +170,7 @@ class IncomingTopic:
         if self.hole_first:
             self.close_hole()
         self.expected = first + len(payloads)
-        out.append(Delivery(self, first, payloads, published_ns, received_ns, self.link))
+        out.append(Delivery(self, first, payloads, published_ns, received_ns, self.way.link))
         if self.waiting or self.gone:
             self._drain(received_ns, out)
 
@@ -214,7 +224,7 @@ class IncomingTopic:
             if (run := self.waiting.pop(expected, None)) is not None:
                 self.close_hole()
                 self.expected = expected + len(run[1])
-                out.append(Delivery(self, expected, run[1], run[2], received_ns, self.link))
+                out.append(Delivery(self, expected, run[1], run[2], received_ns, self.way.link))
             elif (gone := self.gone.pop(expected, None)) is not None:
                 self._abandon_before(expected + gone[0], gone[1])
             else:

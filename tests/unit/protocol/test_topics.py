@@ -5,7 +5,7 @@ import pytest
 from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
-from hubbub.protocol.topics import Hole, IncomingTopic
+from hubbub.protocol.topics import Hole, IncomingTopic, Way
 
 
 class Reader:
@@ -15,8 +15,9 @@ class Reader:
         self.holes: list[Hole] = []
         self.out: list[Delivery] = []
         self.topic = IncomingTopic(
-            16, "/a", Source("p", bytes(12), 1), self.holes, is_reliable=is_reliable, is_wanted=True
-        )
+            16, "/a", Source("p", bytes(12), 1), self.holes, Way(),
+            is_reliable=is_reliable, is_wanted=True,
+        )  # fmt: skip
         self.topic.start(first)
 
     def accept(self, frame: int, first: int, count: int = 1) -> None:
