@@ -50,12 +50,8 @@ def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubs
     """Return who is owed a topic of ours."""
     with driver.lock:
         core = driver.core
-        receivers = core.outgoing.flow.receivers
         return tuple(
-            RemoteSubscriber(
-                **_describe(driver, peer),
-                is_slow=peer.key in receivers and receivers[peer.key].is_slow,
-            )
+            RemoteSubscriber(**_describe(driver, peer), is_slow=core.outgoing.is_slow(peer.key))
             for peer in core.peers.values()
             if peer.is_present and _is_for(topic, peer)
         )

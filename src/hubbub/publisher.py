@@ -194,7 +194,8 @@ class Publisher(Closing):
         if len(payload) > bytes_max:
             raise PayloadError(f"{len(payload)} bytes are more than message_bytes={bytes_max}")
         framer = self._framer
-        self._driver.wait_for_depot(framer)
+        if self._driver.pipes is not None:
+            self._driver.pipes.wait_for_depot(framer)
         if len(self._cells) < framer.backlog_cells and framer.large_bytes <= framer.backlog_bytes:
             return
         if not self.is_reliable:

@@ -102,7 +102,7 @@ class NodeStatistics:
 
 def describe_channel(driver: "Driver") -> ChannelStatistics:
     """Take the snapshot of a channel; under its lock."""
-    core = driver.core
+    core, pipes = driver.core, driver.pipes
     outgoing, counters = core.outgoing, core.endpoint.counters
     peers = list(core.peers.values())
     receivers = [receiver for peer in peers for receiver in peer.incoming.values()]
@@ -127,8 +127,8 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
         peers=tuple(_describe_peer(core, peer) for peer in peers if peer.is_known),
         topics=_describe_topics(core, peers),
         link=driver.link.statistics(),
-        local=None if driver.local is None else driver.local.statistics(),
-        shared=None if driver.depot is None else driver.depot.statistics(),
+        local=None if pipes is None else pipes.link.statistics(),
+        shared=None if pipes is None or pipes.depot is None else pipes.depot.statistics(),
     )
 
 
@@ -145,7 +145,7 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
         missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),
         repaired_frames=sum(r.repaired for r in peer.incoming.values()),
-        is_slow=state is not None and state.is_slow,
+        is_slow=core.outgoing.is_slow(peer.key),
         rtt_ms=0.0 if state is None else state.rtt_ns / MS,
     )
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub import GapAbandoned, PeerJoined, PeerLeft
-from hubbub.limits import REFERENCES_PER_FRAME
+from hubbub import GapAbandoned, PeerJoined, PeerLeft, SlowConsumer
+from hubbub.limits import REFERENCES_PER_FRAME, STORE_BYTES_MAX
+from hubbub.links import depot
 from hubbub.links.local import runtime_directory
 from hubbub.protocol.endpoint import hash_domain
 from tests.integration.bus import (
@@ -119,11 +120,11 @@ def test_pipe_that_breaks_in_the_midst_costs_nothing() -> None:
         assert publisher.wait_for_subscribers(1, 10)
         wait_until(lambda: pipes_of(node) == 1)
         [connection] = node.channels
-        local = connection.driver.local
-        assert local is not None
+        pipes = connection.driver.pipes
+        assert pipes is not None
         for part in range(3):
             publish_all(publisher, range(part * 10_000, (part + 1) * 10_000))
-            for pipe in list(local._pipes.values()):
+            for pipe in list(pipes.link._pipes.values()):
                 pipe.socket.shutdown(socket.SHUT_RDWR)
         assert actor.hear() is True, "complete and in order"
         links = actor.hear()
@@ -312,13 +313,13 @@ def break_pipes_beside_an_ethernet() -> None:
         [connection] = node.channels
         link, framer = connection.driver.link, connection.driver.core.outgoing.reliable.framer
         assert link.frame_bytes_max < 1500 < framer.message_bytes_max
-        local = connection.driver.local
-        assert local is not None
+        pipes = connection.driver.pipes
+        assert pipes is not None
         sizes = [10, 1_000, 10_000, 50_000, 300_000]
         for number in range(2_000):
             publisher.publish(bytes([number % 251]) * sizes[number % len(sizes)])
             if number % 300 == 299:
-                for pipe in list(local._pipes.values()):
+                for pipe in list(pipes.link._pipes.values()):
                     pipe.socket.shutdown(socket.SHUT_RDWR)
         for number, message in enumerate(take(subscription, 2_000)):
             assert message.sequence == number + 1
@@ -443,11 +444,11 @@ def hold_everything(place: list[Any]) -> None:
 
 
 def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
-    place, messages = fresh_place(), 600
+    place, messages, events = fresh_place(), 600, Events()
     with (
         acting(look_at, place, messages) as actor,
         acting(hold_everything, place) as stopped,
-        place.open("p", links=NEAR) as node,
+        place.open("p", links=NEAR, on_event=events) as node,
     ):
         assert actor.hear() == stopped.hear() == "ready"
         publisher = node.publisher("/x")
@@ -459,7 +460,32 @@ def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
         publish_large(publisher, range(1, messages), 1 << 20)
         assert sum(actor.hear().values()) == messages
         assert shared(node).bytes_total <= 256 << 20
+        wait_until(lambda: is_slow(publisher, "holder"))
+        assert [event.peer.name for event in events.of(SlowConsumer)] == ["holder"], "once"
         stopped.signal(signal.SIGCONT)
+
+
+def is_slow(publisher: hubbub.Publisher, name: str) -> bool:
+    return {one.node.name: one.is_slow for one in publisher.subscribers()}[name]
+
+
+def test_reader_that_holds_all_there_is_gets_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depot, "PINNED_BYTES_MAX", STORE_BYTES_MAX)
+    place, events = fresh_place(), Events()
+    with (
+        place.open("p", links=NEAR, on_event=events) as node,
+        place.open("holder", links=NEAR) as other,
+    ):
+        subscription, publisher = other.subscribe("/x", queue=1000), node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        publish_large(publisher, range(250), 1 << 20)
+        reported = events.wait(SlowConsumer)
+        assert (reported.peer.name, reported.channel) == ("holder", node.channels[0].name)
+        assert is_slow(publisher, "holder") and shared(node).left_behind == 1
+        while subscription.pending:
+            subscription.receive(1)
+        wait_until(lambda: not is_slow(publisher, "holder"))
 
 
 # Killed, again and again.

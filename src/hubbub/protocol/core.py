@@ -252,6 +252,7 @@ class Core:
         """Look again which ways frames take."""
         for stream in self.outgoing.senders:
             self.outgoing.grants.reroute(stream)
+        self.outgoing.note_behind(list(self.peers.values()))
         self.express.close()
         self._changed(now)
 

@@ -47,6 +47,7 @@ class Outgoing:
         self.by_subject: dict[str, OutgoingTopic] = {}
         self._next_number = TOPIC_FIRST
         self._unserved = 0
+        self._behind: frozenset[bytes] = frozenset()  # Who was reported to be left behind.
         self.bucket = TokenBucket(settings.rate_limit_bits) if settings.rate_limit_bits else None
         if self.bucket is not None:
             # A burst is sent whole, and 64 KB of it are half a second of a megabit.
@@ -188,12 +189,27 @@ class Outgoing:
         for sender in self.senders.values():
             sender.framer.calm(now)
         for key in self.flow.drop_slow(now, self.reliable.next_sequence):
-            self._report_slow(key, peers)
+            if key not in self._behind:
+                self._report_slow(key, peers)
         self.cache.expire(now)
         for peer in peers:
             if peer.debt.due_ns is not None and now >= peer.debt.due_ns and peer.is_present:
                 self.grants.resend(now, peer)
         return self.reliable.is_tail_due(now)
+
+    def note_behind(self, peers: list[Peer]) -> None:
+        """Report who takes nothing any more, once each time that it falls behind."""
+        behind, before = frozenset(self.endpoint.behind), self._behind
+        self._behind = behind
+        for key in behind - before:
+            state = self.flow.receivers.get(key)
+            if state is None or not state.is_slow:
+                self._report_slow(key, peers)
+
+    def is_slow(self, key: bytes) -> bool:
+        """Tell whether a receiver is left behind, by its window or by what it holds."""
+        state = self.flow.receivers.get(key)
+        return key in self.endpoint.behind or (state is not None and state.is_slow)
 
     def _report_slow(self, key: bytes, peers: list[Peer]) -> None:
         self.endpoint.counters["slow_receivers"] += 1

@@ -6,7 +6,6 @@ tries the lock: who gets it sends; who does not leaves the sending to the holder
 after letting go. Nobody sends more than a few bursts for others; the I/O thread does the rest.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,10 +19,7 @@ from hubbub.limits import (
     PUBLISHER_SENDS,
     PUBLISHER_TURN,
     SECOND,
-    STORE_PATIENCE,
 )
-from hubbub.links import arena
-from hubbub.links.depot import Depot
 from hubbub.links.host import HostLink
 from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
@@ -57,7 +53,6 @@ class Driver:
     ) -> None:
         self.core = core
         self.link = link
-        self.local = local
         self.loop = loop
         self.dispatcher = dispatcher
         self._on_fork = on_fork
@@ -67,7 +62,6 @@ class Driver:
         self.closed_reason: str | None = None
         self.starvations = 0
         self._stuck: Burst | None = None
-        self._stuck_readers = 0
         self._published_ns = 0  # When somebody last published and sent,
         self._publisher = 0  # in which thread,
         self._turn_ns = 0  # and did a turn of the loop beside it.
@@ -75,20 +69,8 @@ class Driver:
         self._poll_ns = 0
         self._senders = tuple(core.outgoing.senders.values())
         self.pipes = None if local is None else PipeDriver(self, local)
-        self.depot: Depot | None = None
-        if local is not None and arena.is_supported():
-            self.depot = self._open_depot(local)
         self.journal = Journal(core, link)
         core.endpoint.wall_offset_ns = _wall_offset_ns()
-
-    def _open_depot(self, local: LocalLink) -> Depot:
-        """Let large payloads go by reference."""
-        depot = Depot(local, time.monotonic_ns)
-        self.core.endpoint.resolve = depot.resolve
-        self.core.endpoint.behind = depot.stuck
-        for sender in self._senders:
-            sender.framer.refer = depot.refer
-        return depot
 
     # Called by the I/O thread.
 
@@ -98,17 +80,18 @@ class Driver:
 
     def readable(self, now: int) -> None:
         """Take in what has come."""
-        self._take_in(now, self.link.receive())
+        self.take_in(now, self.link.receive())
 
     def look(self, now: int) -> bool:
         """Take in what may have come; False: nothing had."""
         received = self.link.look()
         if not received:
             return False
-        self._take_in(now, received)
+        self.take_in(now, received)
         return True
 
-    def _take_in(self, now: int, received: list[Received]) -> None:
+    def take_in(self, now: int, received: list[Received]) -> None:
+        """Take in what came, by whichever link."""
         if self.journal.is_tracing_in:
             self.journal.trace_in(received)
         # Not the time when the turn began: what came since would be older than it is.
@@ -120,69 +103,15 @@ class Driver:
             if self._stuck is None and core.is_idle:
                 self.dispatcher.put(core.deliveries, core.events)
             else:
-                self._serve(now)
-        self._after()
-
-    def take_in_pipes(self, now: int, received: list[Received]) -> None:
-        """Take in what came by pipes, and which of them came and went."""
-        local = self.local
-        assert local is not None
-        if local.opened or local.has_room or local.notes or self.depot is not None:
-            with self.lock:
-                while local.opened:
-                    self.core.open_pipe(now, local.opened.popleft())
-                if local.has_room:
-                    local.flush()
-                local.sweep()
-                self._look_after_depot(now)
-        self._take_in(now, received)
-        while local.closed:
-            self._close_pipe(now, *local.closed.popleft())
-
-    def advance_pipes(self, now: int) -> None:
-        """Do what is due with what is shared."""
-        if self.depot is not None:
-            with self.lock:
-                self.depot.advance(now)
-                self._look_after_depot(now)
-            self._after()
-
-    def _look_after_depot(self, now: int) -> None:
-        """Take and give notes; under the lock."""
-        local, depot = self.local, self.depot
-        assert local is not None
-        while local.notes:
-            note = local.notes.popleft()
-            if depot is not None:
-                depot.take(note)
-            elif note.fileno is not None:
-                os.close(note.fileno)
-        if depot is None:
-            return
-        if depot.has_released:
-            depot.give_back(now)
-        if len(depot.stuck) != self._stuck_readers:
-            self._stuck_readers = len(depot.stuck)
-            self.core.reroute(now)
-
-    def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
-        if is_dead:
-            # What it sent to the group may still wait to be read, its goodbye among it.
-            while received := self.link.receive():
-                self._take_in(now, received)
-        with self.lock:
-            if self.depot is not None:
-                self.depot.pipe_closed(key, is_dead=is_dead)
-            self.core.close_pipe(now, key, is_dead=is_dead)
-            self._serve(now)
-        self._after()
+                self.serve(now)
+        self.after()
 
     def writable(self, now: int) -> None:
         """Go on sending."""
         with self.lock:
             self.loop.watch_writable(self, self.link.writable_fileno(), False)
-            self._serve(now)
-        self._after()
+            self.serve(now)
+        self.after()
 
     def advance(self, now: int) -> None:
         """Do what is due; while somebody publishes, a frame held back is not: it fills up."""
@@ -190,18 +119,18 @@ class Driver:
             return
         if self.core.outgoing.reliable.is_held:
             # Who was kept from running must not take answers that wait to be read for none.
-            self._take_in(now, self.link.receive())
+            self.take_in(now, self.link.receive())
             if self.pipes is not None:
                 self.pipes.readable(now)
         with self.lock:
             for buffer, segment_bytes, source in self.link.advance(now):
                 self.core.receive(now, buffer, segment_bytes, source)
             self.core.advance(now)
-            self._serve(now)
+            self.serve(now)
             if now >= self._poll_ns:
                 self._poll(now)
             is_over = self.core.is_closed and self._stuck is None
-        self._after()
+        self.after()
         if is_over:
             self.finish("closed")
 
@@ -241,8 +170,8 @@ class Driver:
         self.changes = Waiters()
         self.dispatcher.forked()
         self.link.close()
-        if self.local is not None:
-            self.local.abandon()
+        if self.pipes is not None:
+            self.pipes.link.abandon()
         self._on_fork("it belongs to the parent of this forked process")
 
     def exiting(self) -> None:
@@ -336,7 +265,7 @@ class Driver:
         with self.lock:
             result = function(now, *arguments, **options)
             self._pump(now, FLUSH_BURSTS_MAX)
-        self._after()
+        self.after()
         self.loop.wake()
         return result
 
@@ -371,13 +300,6 @@ class Driver:
         if self.closed_reason is not None:
             raise ClosedError(f"the channel {self.link.channel} is closed: {self.closed_reason}")
 
-    def wait_for_depot(self, framer: Framer) -> None:
-        """Wait a little while readers hold all that can be shared; then large messages are cut."""
-        depot = self.depot
-        if depot is not None and depot.is_full and framer.route is not None:
-            self.publishing_paused()
-            self.wait(lambda: not depot.is_full, 2 * STORE_PATIENCE / SECOND)
-
     def publishing_paused(self) -> None:
         """Leave the sending to the I/O thread: who publishes is about to wait."""
         self._published_ns = 0
@@ -408,9 +330,7 @@ class Driver:
         self.link.close()
         if self.pipes is not None:
             self.loop.detach(self.pipes)
-            self.pipes.link.close()
-        if self.depot is not None:
-            self.depot.close()
+            self.pipes.close()
         self.dispatcher.run()
         self.closed.set()
         self.changes.wake_all()
@@ -423,7 +343,7 @@ class Driver:
 
     # Under the lock.
 
-    def _serve(self, now: int) -> None:
+    def serve(self, now: int) -> None:
         """Send on the I/O thread, but leave what is new to who is publishing just now.
 
         Two threads that both want the interpreter lose it to each other at each system call: with
@@ -455,18 +375,16 @@ class Driver:
         destination = burst.destination
         if type(destination) is not Pipes:
             return self.link.send(burst)
-        if self.local is not None:
-            self.local.send(destination, burst.buffers, burst.segment_bytes)
+        if self.pipes is not None:
+            self.pipes.link.send(destination, burst.buffers, burst.segment_bytes)
         return True
 
     def _poll(self, now: int) -> None:
         """Once a second: look after the interface, the wall clock and the logs."""
         self._poll_ns = now + SECOND
         self.core.endpoint.wall_offset_ns = _wall_offset_ns()
-        if self.local is not None:
-            self.local.look_around()
-        if self.depot is not None:
-            self.depot.forget_others(self.core.peers)
+        if self.pipes is not None:
+            self.pipes.poll()
         before = self.link.filenos()
         events: list[Event] = self.link.poll_events(now)
         if events:
@@ -483,7 +401,8 @@ class Driver:
             self.loop.detach(self)
             self.loop.attach(self)
 
-    def _after(self) -> None:
+    def after(self) -> None:
+        """Hand out what came, wake who waits, and send what became ready meanwhile."""
         self.dispatcher.run()
         if self.changes.waiting:
             self.changes.wake_all()

@@ -1,19 +1,44 @@
-"""HOT. The pipes of a channel as an attachment of the loop, beside the one of its sockets."""
+"""HOT. The pipes of a channel as an attachment of the loop, beside the one of its sockets.
 
+Reads the pipes, tells the core which of them came and went, and looks after what is shared through
+them (depot.py). The core, its lock and all sending are the driver's.
+"""
+
+import os
+import time
 from typing import TYPE_CHECKING
 
+from hubbub.limits import SECOND, STORE_PATIENCE
+from hubbub.links import arena
+from hubbub.links.depot import Depot
+from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
+from hubbub.protocol.framing import Framer
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
 
 
 class PipeDriver:
-    """Reads the pipes of a channel; whatever else is to be done, its driver does."""
+    """Drives the pipes of one channel, and the depot where there is shared memory."""
 
     def __init__(self, driver: "Driver", link: LocalLink) -> None:
         self.link = link
         self._driver = driver
+        self.depot = self._open_depot() if arena.is_supported() else None
+        self._behind: frozenset[bytes] = frozenset()  # As the core knows it.
+
+    def _open_depot(self) -> Depot:
+        """Let large payloads go by reference."""
+        depot = Depot(self.link, time.monotonic_ns)
+        core = self._driver.core
+        core.endpoint.resolve = depot.resolve
+        core.endpoint.behind = depot.stuck
+        for sender in core.outgoing.senders.values():
+            sender.framer.refer = depot.refer
+        return depot
+
+    # Called by the I/O thread.
 
     def filenos(self) -> list[int]:
         """Name the one descriptor that stands for all pipes."""
@@ -21,14 +46,14 @@ class PipeDriver:
 
     def readable(self, now: int) -> None:
         """Take in what has come."""
-        self._driver.take_in_pipes(now, self.link.receive())
+        self._take_in(now, self.link.receive())
 
     def look(self, now: int) -> bool:
         """Take in what may have come where something came last; False: nothing had."""
         received = self.link.look()
         if not received:
             return False
-        self._driver.take_in_pipes(now, received)
+        self._take_in(now, received)
         return True
 
     def writable(self, now: int) -> None:
@@ -36,12 +61,16 @@ class PipeDriver:
 
     def advance(self, now: int) -> None:
         """Do what is due with what is shared."""
-        self._driver.advance_pipes(now)
+        if self.depot is not None:
+            driver = self._driver
+            with driver.lock:
+                self.depot.advance(now)
+                self._look_after_depot(now)
+            driver.after()
 
     def deadline(self) -> int | None:
         """Say when that is; a lock is not worth an exact answer."""
-        depot = self._driver.depot
-        return None if depot is None else depot.deadline()
+        return None if self.depot is None else self.depot.deadline()
 
     def starved(self, late_ms: float) -> None:
         """Leave the report to the driver."""
@@ -51,3 +80,70 @@ class PipeDriver:
 
     def exiting(self) -> None:
         """Leave it to the driver."""
+
+    def _take_in(self, now: int, received: list[Received]) -> None:
+        """Take in what came by pipes, and which of them came and went."""
+        link, driver = self.link, self._driver
+        if link.opened or link.has_room or link.notes or self.depot is not None:
+            with driver.lock:
+                while link.opened:
+                    driver.core.open_pipe(now, link.opened.popleft())
+                if link.has_room:
+                    link.flush()
+                link.sweep()
+                self._look_after_depot(now)
+        driver.take_in(now, received)
+        while link.closed:
+            self._close_pipe(now, *link.closed.popleft())
+
+    def _look_after_depot(self, now: int) -> None:
+        """Take and give notes; under the lock."""
+        depot, notes = self.depot, self.link.notes
+        while notes:
+            note = notes.popleft()
+            if depot is not None:
+                depot.take(note)
+            elif note.fileno is not None:
+                os.close(note.fileno)
+        if depot is None:
+            return
+        if depot.has_released:
+            depot.give_back(now)
+        if depot.stuck != self._behind:
+            self._behind = frozenset(depot.stuck)
+            self._driver.core.reroute(now)
+            self._driver.serve(now)
+
+    def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
+        driver = self._driver
+        if is_dead:
+            # What it sent to the group may still wait to be read, its goodbye among it.
+            while received := driver.link.receive():
+                driver.take_in(now, received)
+        with driver.lock:
+            if self.depot is not None:
+                self.depot.pipe_closed(key, is_dead=is_dead)
+            driver.core.close_pipe(now, key, is_dead=is_dead)
+            driver.serve(now)
+        driver.after()
+
+    # Called by anybody.
+
+    def wait_for_depot(self, framer: Framer) -> None:
+        """Wait a little while readers hold all that can be shared; then large messages are cut."""
+        depot = self.depot
+        if depot is not None and depot.is_full and framer.route is not None:
+            self._driver.publishing_paused()
+            self._driver.wait(lambda: not depot.is_full, 2 * STORE_PATIENCE / SECOND)
+
+    def poll(self) -> None:
+        """Once a second, under the lock: look who else is here, and who is gone."""
+        self.link.look_around()
+        if self.depot is not None:
+            self.depot.forget_others(self._driver.core.peers)
+
+    def close(self) -> None:
+        """Close every pipe, and let go of what is shared."""
+        self.link.close()
+        if self.depot is not None:
+            self.depot.close()

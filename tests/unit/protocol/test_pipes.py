@@ -1,6 +1,6 @@
 """Pipes as a core sees them: the way frames take, who may speak in them, what their end means."""
 
-from hubbub.events import PeerLeft
+from hubbub.events import PeerLeft, SlowConsumer
 from hubbub.protocol.burst import Pipes
 from hubbub.wire import header
 from hubbub.wire.header import HEARTBEAT
@@ -41,6 +41,27 @@ def test_end_of_a_process_ends_its_peer_at_once() -> None:
     assert [event.reason for event in publisher.core.events if isinstance(event, PeerLeft)] == [
         "died"
     ]
+
+
+def test_reader_that_falls_behind_is_reported_once_and_passed_by_until_it_gets_on() -> None:
+    lan = Lan(1)
+    one, other = lan.open(2)
+    core = lan.nodes[0].core
+    core.publish_on(lan.now, "/a")
+    for node in (one, other):
+        core.open_pipe(lan.now, node.key)
+    behind = core.endpoint.behind = {one.key}
+    for _ in range(2):
+        core.reroute(lan.now)
+    [slow] = [event for event in core.events if isinstance(event, SlowConsumer)]
+    assert slow.peer == one.core.endpoint.source and core.outgoing.is_slow(one.key)
+    assert core.outgoing.reliable.framer.route == Pipes((other.key,))
+    behind.clear()
+    core.reroute(lan.now)
+    assert not core.outgoing.is_slow(one.key)
+    behind.add(one.key)
+    core.reroute(lan.now)
+    assert core.endpoint.counters["slow_receivers"] == 2
 
 
 def test_who_is_at_the_end_of_a_pipe_speaks_for_itself_alone() -> None:
