@@ -15,9 +15,9 @@ from hubbub.connection import Connection, Sink
 from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event
 from hubbub.limits import QUEUE_MESSAGES
-from hubbub.links import local
 from hubbub.links.faults import Faults
 from hubbub.links.local import LocalLink
+from hubbub.links.meeting import is_supported, runtime_directory
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
@@ -124,12 +124,10 @@ class Node(Closing):
     @staticmethod
     def _open_local(endpoint: Endpoint) -> LocalLink | None:
         """Open the pipes of a channel; without them everything goes the longer way."""
-        if not local.is_supported():
+        if not is_supported():
             return None
         try:
-            return LocalLink(
-                endpoint.key, endpoint.domain, endpoint.channel, local.runtime_directory()
-            )
+            return LocalLink(endpoint.key, endpoint.domain, endpoint.channel, runtime_directory())
         except LinkError as error:
             _links.warning("no local link: %s", error)
             return None

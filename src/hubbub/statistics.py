@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hubbub.limits import MS
 from hubbub.links.depot import DepotStatistics
-from hubbub.links.local import LocalStatistics
+from hubbub.links.pipes import PipeStatistics
 from hubbub.links.statistics import LinkStatistics
 from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
@@ -82,7 +82,7 @@ class ChannelStatistics:
     peers: tuple[PeerStatistics, ...]
     topics: tuple[TopicStatistics, ...]
     link: LinkStatistics
-    local: LocalStatistics | None
+    local: PipeStatistics | None
     shared: DepotStatistics | None
 
 

@@ -17,7 +17,7 @@ import hubbub
 from hubbub import GapAbandoned, PeerJoined, PeerLeft, SlowConsumer
 from hubbub.limits import REFERENCES_PER_FRAME, STORE_BYTES_MAX
 from hubbub.links import depot
-from hubbub.links.local import runtime_directory
+from hubbub.links.meeting import runtime_directory
 from hubbub.protocol.endpoint import hash_domain
 from tests.integration.bus import (
     IS_SOAK,
@@ -215,9 +215,10 @@ with hubbub.open("a", domain="no-directory", interface="127.0.0.1") as one:
         publisher.publish(b"1")
         assert subscription.receive(10).link == "multicast"
 """
+    directory = {"HUBBUB_RUNTIME_DIR": "/proc/nowhere", "HUBBUB_LINKS": "local,multicast"}
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False,
-        env={**os.environ, "HUBBUB_RUNTIME_DIR": "/proc/nowhere", "HUBBUB_LINKS": "local,multicast"},
+        env={**os.environ, **directory},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "no local link: no runtime directory /proc/nowhere" in ran.stderr

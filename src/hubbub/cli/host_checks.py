@@ -12,7 +12,7 @@ from typing import Final
 from hubbub.cli.diagnosis import Finding
 from hubbub.errors import LinkError
 from hubbub.limits import SWITCH_INTERVAL_MS
-from hubbub.links import local
+from hubbub.links import meeting
 from hubbub.runtime.timer import open_timer
 
 CLOCK_LOOK_S: Final = 0.2
@@ -49,13 +49,13 @@ def check_python() -> Finding:
 
 def check_local_link() -> Finding:
     """Look for the place where the nodes of this host meet."""
-    if not local.is_supported():
+    if not meeting.is_supported():
         return Finding(
             "local link", "warn", "no UNIX sockets that tell who is there",
             "use Linux; without them the nodes of one host talk by multicast, several times slower",
         )  # fmt: skip
     try:
-        directory = local.runtime_directory()
+        directory = meeting.runtime_directory()
     except LinkError as error:
         return Finding(
             "local link", "warn", str(error),

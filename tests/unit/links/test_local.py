@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from hubbub.errors import LinkError
-from hubbub.links import local
-from hubbub.links.local import BACKLOG_BYTES_MAX, LocalLink, runtime_directory
+from hubbub.links.local import LocalLink
+from hubbub.links.meeting import runtime_directory
+from hubbub.links.pipes import BACKLOG_BYTES_MAX, LOOKS_MAX
 from hubbub.protocol.burst import Pipes
 
 A, B, C = (bytes([number]) * 20 for number in (1, 2, 3))
@@ -161,7 +163,7 @@ def test_who_says_nothing_is_let_go(open_link: Any, directory: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
         stranger.connect(str(directory / name))
         pump([link], lambda: link._by_fileno)
-        for _ in range(local._LOOKS_MAX):
+        for _ in range(LOOKS_MAX):
             link.look_around()
         assert link._by_fileno
         link.look_around()
@@ -172,7 +174,7 @@ def test_who_says_nothing_is_let_go(open_link: Any, directory: Path) -> None:
 
 
 def test_socket_of_a_killed_node_is_removed(open_link: Any, directory: Path) -> None:
-    stale = directory / f"{DOMAIN:08x}{local.crc32(CHANNEL.encode()):08x}-{B.hex()}"
+    stale = directory / f"{DOMAIN:08x}{crc32(CHANNEL.encode()):08x}-{B.hex()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
         dead.bind(str(stale))
     link = open_link(A)
