@@ -148,7 +148,7 @@ class Connection:
         own = self._sinks_of(topic) if self._node.loopback else ()
         nearby = [one._sinks_of(topic) for one in self.neighbours.others(self)]
         topic.nearby = sum(map(bool, nearby))
-        topic.audience = topic.nearby + bool(own)
+        topic.listeners = topic.nearby + bool(own)
         passed = (sink._replace(is_nearby=True) for sinks in nearby for sink in sinks)
         topic.sinks = (*own, *passed)
 

@@ -108,7 +108,7 @@ class Publisher(Closing):
         is_urgent = is_flushing or (is_large and not framer.may_gather)
         if is_urgent or len(self._cells) > framer.free_cells:
             driver.flush(monotonic_ns())
-        return receivers + topic.audience
+        return receivers + topic.listeners
 
     def _is_lazy(self, payload: Any) -> bool:
         """Tell whether a payload is a function that makes it."""
@@ -253,7 +253,7 @@ def _express_of(publisher: Publisher) -> Callable[..., int]:
             append((topic, payload, now_ns))
             if now_ns >= framer.flush_wall_ns:
                 send(monotonic_ns())
-            return topic.receivers + topic.audience
+            return topic.receivers + topic.listeners
         return careful(payload, flush, time_ns)
 
     return publish

@@ -20,7 +20,7 @@ class OutgoingTopic:
     """A topic that this node publishes; publishers are handles to it."""
 
     __slots__ = (
-        "audience", "generation", "is_declared", "is_reliable", "nearby", "next_sequence",
+        "generation", "is_declared", "is_reliable", "listeners", "nearby", "next_sequence",
         "number", "receivers", "schema_hash", "schema_name", "sinks", "source", "subject",
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ class OutgoingTopic:
         self.is_declared = False  # Whether a frame has named it since the last newcomer.
         self.sinks: tuple[Any, ...] = ()  # Subscriptions of this process, kept by the node,
         self.nearby = 0  # of so many other nodes,
-        self.audience = 0  # and of so many with our own.
+        self.listeners = 0  # and of so many with our own.
         self.generation = -1
 
 
