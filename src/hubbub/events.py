@@ -41,6 +41,62 @@ class PeerLeft(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriberMatched(Event):
+    """Another node wants a subject that is published here. Replayed to listeners that come later.
+
+    The listener of a publisher hears of its own subject only.
+    """
+
+    subscriber: Source
+    subject: str
+
+    def __str__(self) -> str:
+        return f"subscriber matched: {self.subscriber} wants {self.subject} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberUnmatched(Event):
+    """A subscriber is gone: it closed, unsubscribed, died or was lost."""
+
+    subscriber: Source
+    subject: str
+
+    def __str__(self) -> str:
+        return f"subscriber unmatched: {self.subscriber} of {self.subject} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherMatched(Event):
+    """Another node publishes a subject that is wanted here. Replayed to listeners that come later.
+
+    The listener of a subscription hears of what matches its own patterns only. `schema` is the name
+    of the type, empty for plain bytes.
+    """
+
+    publisher: Source
+    subject: str
+    schema: str
+    is_reliable: bool
+
+    def __str__(self) -> str:
+        what = f" of {self.schema}" if self.schema else ""
+        how = "" if self.is_reliable else ", best effort,"
+        who = f"{self.publisher} publishes {self.subject}{what}{how}"
+        return f"publisher matched: {who} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherUnmatched(Event):
+    """A publisher is gone: it was closed, its node left, died or was lost."""
+
+    publisher: Source
+    subject: str
+
+    def __str__(self) -> str:
+        return f"publisher unmatched: {self.publisher} of {self.subject} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
 class GapAbandoned(Event):
     """Messages that were owed to us will not come; each hole is reported exactly once.
 

@@ -92,6 +92,8 @@ OPENING_HELLO_INTERVAL: Final = 5 * MS
 OPENING_WHEN_CLOSING: Final = 200 * MS
 ANNOUNCE_REPEATS: Final = 2
 ANNOUNCE_INTERVAL: Final = 10 * MS
+# Changes of the declared state that follow each other sooner are announced together.
+ANNOUNCE_SPACING: Final = 2 * MS
 REPLY_DELAY_MAX: Final = 20 * MS
 REPLY_DELAY_PER_PEER: Final = 200 * US
 WANT_INTERVAL: Final = 20 * MS
@@ -102,6 +104,12 @@ PEERS_MAX: Final = 4096
 STRANGERS_MAX: Final = 512
 DEPARTED_MAX: Final = 1024
 PATTERNS_MAX: Final = 65_536
+# What is kept of the declared state of one peer; the rest is counted.
+PUBLICATIONS_MAX: Final = 65_536
+PUBLICATIONS_BYTES_MAX: Final = 8 << 20
+# Beside the longest subject so much of the name of a type fits into the smallest frame.
+SCHEMA_NAME_BYTES_MAX: Final = 64
+STEPS_MAX: Final = 8192  # Of our own declared state, to be told; more, and the whole goes instead.
 LINGER: Final = 1 * SECOND
 GOODBYE_INTERVAL: Final = 5 * MS
 GOODBYE_REPEATS: Final = 4
@@ -143,5 +151,7 @@ assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
 assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX
 assert OPENING <= 50 * MS
+assert ANNOUNCE_SPACING < ANNOUNCE_INTERVAL
+assert ANNOUNCE_REPEATS * ANNOUNCE_INTERVAL <= WANT_INTERVAL
 assert SEGMENT_STRIDE_MIN <= FRAME_BYTES_MIN // 2
 assert DELIVERY_SLICE < DELIVERY_OVERDUE

@@ -12,7 +12,19 @@ from zlib import crc32
 
 from hubbub.limits import MESSAGE_BYTES_MAX, MISSING_FRAMES_MAX, NAK_BITMAP_BITS_MAX
 from hubbub.wire import batch, control, header
-from hubbub.wire.control import Goodbye, Grant, GrantedStream, Heartbeat, Hello, Lost, Tail, Topic
+from hubbub.wire.control import (
+    Change,
+    Goodbye,
+    Grant,
+    GrantedStream,
+    Heartbeat,
+    Hello,
+    Lost,
+    Publication,
+    Step,
+    Tail,
+    Topic,
+)
 from hubbub.wire.header import CHECKSUM_OFFSET, HEADER_BYTES
 
 EDGES = [0, 1, 2, 15, 16, 17, 255, 2**16 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 2, 2**64 - 1]
@@ -28,7 +40,7 @@ SUBJECTS = [
     "/" + "x" * 1100,
 ]
 PATTERNS = ["/...", "/a/*", "/victim/x", "", "/.../x", "x", "/a/\x00", "/" + "y/" * 80]
-KINDS = [*header.KIND_NAMES, 0, 12, 16, 24, 32, 255]
+KINDS = [*header.KIND_NAMES, 0, 13, 16, 24, 32, 255]
 
 
 class Target(NamedTuple):
@@ -62,6 +74,7 @@ class Attacker:
             header.WANT: lambda: control.encode(control.Want(self._key())),
             header.GRANT: self._grant,
             header.GOODBYE: self._goodbye,
+            header.CHANGE: self._change,
         }
 
     def datagrams(self) -> Iterator[bytes]:
@@ -252,6 +265,29 @@ class Attacker:
                 self._edge(32),
                 [self._edge(32)],
                 self.random.random() < 0.5,
+                self.random.choice([0, 1, 2, self._edge(64)]),
+                [
+                    Publication(
+                        subject[:1024],
+                        self.random.choice([1, 3, self._edge(16)]),
+                        "t",
+                        self._edge(64),
+                        self._edge(64),
+                    )
+                    for subject in self.random.choices(SUBJECTS, k=self.random.choice([0, 1, 5]))
+                ],
+            )
+        )
+
+    def _change(self) -> bytes:
+        names = self.random.choices(PATTERNS + SUBJECTS, k=self.random.choice([0, 1, 3, 50]))
+        return control.encode(
+            Change(
+                self.random.choice([0, 1, 2, 5, self._edge(64)]),
+                [
+                    Step(self.random.choice([1, 2, 3, 4, 5, self._edge(16)]), name, 1)
+                    for name in names
+                ],
             )
         )
 

@@ -118,7 +118,7 @@ def test_every_reason_to_drop_is_met() -> None:
         reasons |= set(live(seed, 1_000).drops)
     assert reasons >= {
         "short", "magic", "version", "domain", "own", "sealed", "checksum", "sequence", "stranger",
-        "kind", "malformed", "duplicate", "old_grant", "old_status",
+        "kind", "malformed", "duplicate", "old_grant", "old_status", "declared",
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from hubbub.limits import (
     NODE_NAME_BYTES_MAX,
     PATTERNS_MAX,
     PEERS_MAX,
+    PUBLICATIONS_MAX,
     REASSEMBLIES_PER_PEER_MAX,
     TOPICS_MAX,
 )
@@ -116,13 +117,19 @@ def faults(core: Core) -> list[str]:
 
 
 def _peer_faults(peer: Peer) -> list[str]:
-    patterns = sum(len(hello.patterns) for hello in peer.hello_parts.values())
+    declared = peer.declared
+    subjects = declared.publications
     found = {
         "early": peer.early_bytes > 1 << 20,
         "early sum": peer.early_bytes != sum(len(frame) for _, frame, _ in peer.early),
         "name": len(peer.source.name) > NODE_NAME_BYTES_MAX,
         "control characters": any(ord(character) < 32 for character in peer.source.name),
-        "patterns": patterns > PATTERNS_MAX,
+        "patterns": len(declared.patterns) > PATTERNS_MAX,
+        "parts": declared._snapshot._patterns > PATTERNS_MAX,
+        "publications": len(subjects) > PUBLICATIONS_MAX,
+        "published": not all(map(is_subject, subjects)),
+        "size": declared._size_bytes
+        != sum(len(name) + len(one.schema_name) for name, one in subjects.items()),
         "streams": not set(peer.incoming) <= set(STREAMS),
         "ends": len(peer.ends or ()) > len(STREAMS),
     }

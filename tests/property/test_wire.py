@@ -16,6 +16,7 @@ from hubbub.limits import (
 )
 from hubbub.wire import batch, control, header
 from hubbub.wire.control import (
+    Change,
     Goodbye,
     Grant,
     GrantedStream,
@@ -23,7 +24,9 @@ from hubbub.wire.control import (
     Hello,
     Lost,
     Nak,
+    Publication,
     Status,
+    Step,
     Tail,
     Topic,
     Want,
@@ -75,13 +78,17 @@ heartbeats = st.builds(
 )
 hellos = st.builds(
     Hello, names, names, u32, texts, u64, u16, u16, st.lists(texts, max_size=4), u32,
-    st.lists(u32, max_size=4), st.booleans(),
+    st.lists(u32, max_size=4), st.booleans(), u64,
+    st.lists(st.builds(Publication, texts, u16, texts, u64, u64), max_size=3),
 )  # fmt: skip
 grants = st.builds(
     Grant, keys, u32, st.booleans(), u64, u16, u16, u32,
     st.lists(st.builds(GrantedStream, u16, u64, u32, st.booleans()), max_size=3),
     st.lists(topics, max_size=4),
 )  # fmt: skip
+changes = st.builds(
+    Change, u64, st.lists(st.builds(Step, u16, texts, u16, texts, u64, u64), max_size=4)
+)
 losts = st.builds(Lost, keys, st.sampled_from(control.LOST_REASONS), ranges, runs)
 goodbyes = st.builds(Goodbye, st.lists(st.tuples(u16, u64), max_size=4))
 missing_frames = st.builds(
@@ -125,6 +132,7 @@ CODECS: dict[str, Codec] = {
     "hello": (hellos, control.encode, decoder(Hello)),
     "want": (st.builds(Want, keys), control.encode, decoder(Want)),
     "grant": (grants, control.encode, decoder(Grant)),
+    "change": (changes, control.encode, decoder(Change)),
     "goodbye": (goodbyes, control.encode, decoder(Goodbye)),
     "declarations": (
         st.lists(topics, max_size=4), control.encode_declarations, control.decode_declarations

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 from hubbub.wire import batch, control, header
 from hubbub.wire.control import (
+    PUBLISHES,
+    WANTS_NO_MORE,
+    Change,
     Goodbye,
     Grant,
     GrantedStream,
@@ -17,8 +20,10 @@ from hubbub.wire.control import (
     Hello,
     Lost,
     Nak,
+    Publication,
     Skip,
     Status,
+    Step,
     Tail,
     Topic,
     Want,
@@ -72,8 +77,12 @@ _SKIP = Skip(OTHER, [(900, 5)])
 _LOST = Lost(OTHER, "too_slow", [(1000, 2)], [(16, 7, 2), (17, 9, 1)])
 _HELLO = Hello(
     "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/..."], 1 << 20, [1, 2**31],
-    False,
+    False, 9, [Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
 )  # fmt: skip
+_CHANGE = Change(9, [
+    Step(PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0),
+    Step(WANTS_NO_MORE, "/x/..."),
+])  # fmt: skip
 _GRANT = Grant(
     OTHER, 3, True, 5, 0, 1, 2000, [GrantedStream(1, 1000, 3, True), GrantedStream(3, 0, 1, False)],
     [TOPIC], 7,
@@ -123,6 +132,7 @@ VECTORS = {
     "hello": Vector(header.HELLO, 0, 0, 0, *_typed(_HELLO)),
     "want": Vector(header.WANT, 0, 0, 0, *_typed(Want(OTHER))),
     "grant": Vector(header.GRANT, 0, 0, 0, *_typed(_GRANT)),
+    "change": Vector(header.CHANGE, 0, 0, 0, *_typed(_CHANGE)),
     "goodbye": Vector(header.GOODBYE, 0, 0, 0, *_typed(Goodbye([(1, 1003), (3, 12)]))),
 }  # fmt: skip
 

@@ -21,19 +21,22 @@ from hubbub.limits import (
 )  # fmt: skip
 from hubbub.protocol.burst import Address, Burst, Pipes
 from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery
-from hubbub.protocol.discovery import Discovery, Interest
+from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.express import Express
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.settings import Settings
+from hubbub.protocol.state import State
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Want
 from hubbub.wire.header import (
+    CHANGE,
     DATA,
     GOODBYE,
     GRANT,
@@ -82,7 +85,8 @@ class Core:
         self.settings = settings
         self.endpoint = Endpoint(identity, settings, channel, random, count(1))
         self.endpoint.now = now
-        self.interest = Interest()
+        self.state = State()
+        self.interest = self.state.interest
         self.express = Express()
         window = settings.window_bytes or min(window_bytes, WINDOW_BYTES)
         window = min(max(window, WINDOW_BYTES_MIN), 0xFFFF_FFFF)
@@ -93,14 +97,16 @@ class Core:
             first_frame=first_frame, first_message=first_message,
         )  # fmt: skip
         self.discovery = Discovery(
-            now, random, self.interest, self._introduction,
+            now, random, self.state, self._introduction,
             lambda address, body: self.endpoint.send(address, HELLO, 0, body),
-            body_bytes_max, int(settings.heartbeat_ms * MS),
+            lambda body: self.endpoint.send(None, CHANGE, 0, body), body_bytes_max,
+            int(settings.heartbeat_ms * MS),
         )  # fmt: skip
         self.peers = self.discovery.peers
         self._hold(is_held=True)
+        self.matches = Matches(self.endpoint, self.state)
         self.membership = Membership(
-            self.endpoint, self.interest, self.discovery, self.incoming, self.outgoing,
+            self.endpoint, self.discovery, self.matches, self.incoming, self.outgoing,
             self.express, self._changed,
         )  # fmt: skip
         self.due_ns = now  # When `advance` has something to do, at the latest.
@@ -185,30 +191,48 @@ class Core:
             now, subject, self.membership.known_peers(), is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash,
         )  # fmt: skip
+        topic.publishers += 1
+        if topic.publishers == 1:
+            self.state.publish(topic)
+            self._topic_changed(now, topic)
         self._changed(now)
         return topic
+
+    def publish_no_more(self, now: int, topic: OutgoingTopic) -> None:
+        """Take back one `publish_on`; what was published is still sent, and the sequence stays."""
+        self.endpoint.now = now
+        topic.publishers -= 1
+        if not topic.publishers:
+            self.state.publish_no_more(topic)
+            self._topic_changed(now, topic)
+
+    def _topic_changed(self, now: int, topic: OutgoingTopic) -> None:
+        self.matches.compare_topic(topic, self.peers.values())
+        self.discovery.announce(now)
+        self.due_ns = min(self.due_ns, self.discovery.deadline())
 
     def subscribe(self, now: int, pattern: str) -> None:
         """Want what matches this pattern."""
         self.endpoint.now = now
-        if self.interest.add(pattern):
+        if self.state.want(pattern):
             self._interest_changed(now)
 
     def unsubscribe(self, now: int, pattern: str) -> None:
         """Want it no longer, unless another subscription does."""
         self.endpoint.now = now
-        if self.interest.remove(pattern):
+        if self.state.want_no_more(pattern):
             self._interest_changed(now)
 
     def _renew_interest(self, now: int) -> None:
         """Ask all publishers anew what they owe us."""
         self.incoming.wants_grant = False
-        self.interest.version += 1
+        self.state.want_anew()
         self._interest_changed(now)
 
     def _interest_changed(self, now: int) -> None:
         self.express.close()
         self.incoming.interest_changed(list(self.peers.values()))
+        self.matches.is_stale = True
         self.discovery.announce(now)
         self.due_ns = now
 
@@ -332,7 +356,8 @@ class Core:
             self.endpoint.drops["kind"] += 1
         elif not handler(self, now, peer, header, buffer[start + HEADER_BYTES : end]):
             self.endpoint.drops["malformed"] += 1
-        self.due_ns = min(self.due_ns, self._next_due(now))
+        # It may have set timers of its sender; all others are looked at in `advance`.
+        self.due_ns = min(self.due_ns, self._next_due(now, [peer]))
 
     def _open_lane(
         self, peer: Peer, header: Header, buffer: bytes, start: int, source: Address
@@ -367,10 +392,7 @@ class Core:
         heartbeat = control.decode_heartbeat(body)
         if heartbeat is None:
             return False
-        if heartbeat.interest_version > peer.announced_version or not peer.is_known:
-            peer.announced_version = max(peer.announced_version, heartbeat.interest_version)
-            if peer.want_ns is None:
-                peer.want_ns = now
+        peer.hear_of(heartbeat.version, now)
         for tail in heartbeat.tails:
             self.incoming.take_tail(now, peer, tail, heartbeat.grtt_us, header.sent_us)
         return True
@@ -427,6 +449,9 @@ class Core:
     def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         return self.membership.take_hello(now, peer, body)
 
+    def _take_change(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        return self.membership.take_change(now, peer, body)
+
     def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         return self.membership.take_goodbye(now, peer, body)
 
@@ -440,6 +465,8 @@ class Core:
                 sender.framer.calm(now)
             return
         self.discovery.advance(now)
+        if self.matches.is_stale:
+            self.matches.refresh()
         self._open(now)
         if now >= self.membership.sweep_ns:
             self.membership.sweep(now)
@@ -454,10 +481,10 @@ class Core:
             self._send_heartbeat(now)
         if self.is_closing:
             self._advance_closing(now)
-        self.due_ns = self._next_due(now)
+        self.due_ns = self._next_due(now, list(self.peers.values()))
 
-    def _next_due(self, now: int) -> int:
-        peers = list(self.peers.values())
+    def _next_due(self, now: int, peers: list[Peer]) -> int:
+        """Return when something is due, as far as it concerns these peers or all."""
         times = [
             self.membership.sweep_ns, self.discovery.deadline(), self.incoming.deadline(peers),
             self.outgoing.deadline(now, peers), self._goodbye_ns,
@@ -493,7 +520,7 @@ class Core:
     def _send_heartbeat(self, now: int) -> None:
         self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
         heartbeat = Heartbeat(
-            self.interest.version, self.outgoing.flow.grtt_ns // US, self.outgoing.tails()
+            self.discovery.announcer.told, self.outgoing.flow.grtt_ns // US, self.outgoing.tails()
         )
         self.endpoint.send(None, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
 
@@ -530,6 +557,7 @@ class Core:
 
 _HANDLERS = {
     HELLO: Core._take_hello,
+    CHANGE: Core._take_change,
     HEARTBEAT: Core._take_heartbeat,
     STATUS: Core._take_status,
     NAK: Core._take_nak,

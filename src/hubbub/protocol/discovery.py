@@ -2,76 +2,45 @@
 
 A node that opens says HELLO every few milliseconds for a short while and lists the peers that it
 knows already (as multicast DNS lists known answers): who is on the list stays silent, so the
-repetition costs little and outlasts loss. A change of interest is announced at once and repeated; a
-peer that missed all of it sees the version in the next heartbeat and asks with WANT. All frames are
-small, and an answer to a stranger is never larger than what a rate limit allows.
+repetition costs little and outlasts loss. A HELLO is a snapshot of all that the node declares; what
+changes later is told by CHANGE (announcing.py), and a peer that missed it sees the version in the
+next heartbeat and asks with WANT for another snapshot. All frames are small, and an answer to a
+stranger is never larger than what a rate limit allows.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from zlib import crc32
 
-from hubbub.errors import SubjectError
 from hubbub.limits import (
     ANNOUNCE_INTERVAL,
-    ANNOUNCE_REPEATS,
     DEPARTED_MAX,
     HEARTBEAT,
     MS,
     OPENING,
     OPENING_HELLO_INTERVAL,
     OPENING_WHEN_CLOSING,
-    PATTERNS_MAX,
     PEERS_MAX,
     REPLY_DELAY_MAX,
     REPLY_DELAY_PER_PEER,
     STRANGERS_MAX,
     WANT_INTERVAL,
 )
+from hubbub.protocol.announcing import Announcer
 from hubbub.protocol.burst import Address
+from hubbub.protocol.declared import News
 from hubbub.protocol.peers import Peer
-from hubbub.subjects import Matcher
+from hubbub.protocol.state import State, describe
 from hubbub.wire import control
-from hubbub.wire.control import Hello
+from hubbub.wire.control import Hello, Publication
 from hubbub.wire.header import RELIABLE, split_key
 
 _KNOWN_MAX = 64
 _HELLO_OVERHEAD_BYTES = 512
+_PATTERN_OVERHEAD_BYTES = 3
+_PUBLICATION_OVERHEAD_BYTES = 32
 _REPLIES_BURST = 64
-
-
-class Interest:
-    """What this node wants: patterns with counts, and the version of their set."""
-
-    def __init__(self) -> None:
-        self.version = 1
-        self.patterns: dict[str, int] = {}
-        self.matcher: Matcher[None] = Matcher()
-        self._handles: dict[str, object] = {}
-
-    def add(self, pattern: str) -> bool:
-        """Count a pattern in; True if the set changed."""
-        self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
-        if self.patterns[pattern] > 1:
-            return False
-        self._handles[pattern] = self.matcher.add(pattern, None)
-        self.version += 1
-        return True
-
-    def remove(self, pattern: str) -> bool:
-        """Count a pattern out; True if the set changed."""
-        self.patterns[pattern] -= 1
-        if self.patterns[pattern]:
-            return False
-        del self.patterns[pattern]
-        self.matcher.remove(self._handles.pop(pattern))  # type: ignore[arg-type]
-        self.version += 1
-        return True
-
-    def includes(self, subject: str) -> bool:
-        """Tell whether any pattern matches."""
-        return bool(self.matcher.match(subject))
 
 
 class Discovery:
@@ -81,17 +50,19 @@ class Discovery:
         self,
         now: int,
         random: Random,
-        interest: Interest,
+        state: State,
         introduction: Callable[[], Hello],
         send: Callable[[Address | None, bytes], None],
+        send_change: Callable[[bytes], None],
         body_bytes_max: int,
         heartbeat_ns: int = HEARTBEAT,
     ) -> None:
         self.random = random
-        self.interest = interest
+        self.state = state
         self.introduction = introduction
         self.send = send
         self.body_bytes_max = body_bytes_max
+        self.announcer = Announcer(state, send_change, body_bytes_max, now)
         self.heartbeat_interval_ns = heartbeat_ns
         self.peers: dict[bytes, Peer] = {}
         self.strangers: dict[bytes, Peer] = {}  # Who has not said yet who it is, the oldest first.
@@ -105,6 +76,7 @@ class Discovery:
         self.hello_interval_ns = OPENING_HELLO_INTERVAL
         self.heartbeat_ns = now + heartbeat_ns
         self.replies: dict[Address, int] = {}
+        self._replies_ns: int | None = None  # When the first of them is due, or sooner.
         self.refused = 0
         self._reply_tokens = float(_REPLIES_BURST)
         self._reply_stamp_ns = now
@@ -132,47 +104,38 @@ class Discovery:
         return len(self.peers) < PEERS_MAX
 
     def announce(self, now: int) -> None:
-        """Say HELLO now, and again twice."""
-        self.hello_ns = now
-        self.hellos_left = max(self.hellos_left, 1 + ANNOUNCE_REPEATS)
-        if now >= self.opens_ns:
-            self.hello_interval_ns = ANNOUNCE_INTERVAL
+        """Tell at once what has changed in what we declare, and again twice."""
+        self.announcer.changed(now)
 
     def look_longer(self, now: int) -> None:
         """Look around for longer than usual, because what waits to be sent is all there will be."""
         self.opens_ns = max(self.opens_ns, self._began_ns + OPENING_WHEN_CLOSING)
-        self.announce(now)
+        self.hello_ns = now
         self.hello_interval_ns = ANNOUNCE_INTERVAL
         self.hellos_left = (OPENING_WHEN_CLOSING - OPENING) // ANNOUNCE_INTERVAL
 
-    def take_hello(self, now: int, peer: Peer, hello: Hello, own_key: bytes) -> bool:
-        """Learn from a HELLO, and plan an answer; True when its interest became known anew."""
+    def take_hello(self, now: int, peer: Peer, hello: Hello, own_key: bytes) -> News | None:
+        """Learn from a HELLO, and plan an answer; return what became known by it."""
         if not hello.is_reply and crc32(own_key) not in hello.known:
-            delay_max = min(REPLY_DELAY_MAX, REPLY_DELAY_PER_PEER * len(self.peers))
-            delay = self.random.randrange(delay_max) if delay_max else 0
-            self.replies.setdefault(peer.reach, now + delay)
+            self._plan_reply(now, peer)
         peer.introduce(hello)
-        if hello.interest_version <= peer.interest_version and peer.is_known:
-            return False
-        patterns = peer.collect(hello)
-        if patterns is None:
-            return False
-        peer.interest = self._matcher_of(patterns)
-        peer.interest_version = hello.interest_version
-        peer.want_ns = None
+        declared = peer.declared
+        if hello.version <= declared.version and peer.is_known:
+            return None
+        snapshot = declared.collect(hello)
+        if snapshot is None:
+            return None
+        news = declared.replace(hello, *snapshot)
+        peer.want_ns = now + WANT_INTERVAL if declared.is_behind else None
         peer.want_interval_ns = WANT_INTERVAL
         self.strangers.pop(peer.key, None)
-        return True
+        return news
 
-    @staticmethod
-    def _matcher_of(patterns: list[str]) -> Matcher[None]:
-        matcher: Matcher[None] = Matcher()
-        for pattern in patterns[:PATTERNS_MAX]:
-            try:
-                matcher.add(pattern, None)
-            except SubjectError:
-                continue
-        return matcher
+    def _plan_reply(self, now: int, peer: Peer) -> None:
+        delay_max = min(REPLY_DELAY_MAX, REPLY_DELAY_PER_PEER * len(self.peers))
+        delay = self.random.randrange(delay_max) if delay_max else 0
+        due_ns = self.replies.setdefault(peer.reach, now + delay)
+        self._replies_ns = due_ns if self._replies_ns is None else min(self._replies_ns, due_ns)
 
     def reply(self, now: int, address: Address) -> None:
         """Answer one address with HELLO, within the rate limit."""
@@ -186,8 +149,12 @@ class Discovery:
         self._reply_tokens -= 1
         self.introduce(address)
 
+    def _say_hello(self) -> None:
+        for body in self._hellos(is_reply=False):
+            self.send(None, body)
+
     def introduce(self, address: Address) -> None:
-        """Tell one other who we are and what we want."""
+        """Tell one other who we are and what we declare."""
         for body in self._hellos(is_reply=True):
             self.send(address, body)
 
@@ -198,20 +165,21 @@ class Discovery:
                 # Only now can anybody answer, however long it took to come this far.
                 self._has_begun = True
                 self._began_ns, self.opens_ns = now, now + OPENING
-            for body in self._hellos(is_reply=False):
-                self.send(None, body)
+            self._say_hello()
             self.hellos_left -= 1
             self.hello_ns = now + self.hello_interval_ns if self.hellos_left else None
-        for address in [address for address, due in self.replies.items() if due <= now]:
-            del self.replies[address]
-            self.reply(now, address)
+        if not self.announcer.advance(now):
+            self._say_hello()
+        if self._replies_ns is not None and now >= self._replies_ns:
+            for address in [address for address, due in self.replies.items() if due <= now]:
+                del self.replies[address]
+                self.reply(now, address)
+            self._replies_ns = min(self.replies.values(), default=None)
 
     def deadline(self) -> int:
         """Return when `advance` has something to do, or a heartbeat is due."""
-        times = [self.heartbeat_ns, *self.replies.values()]
-        if self.hello_ns is not None:
-            times.append(self.hello_ns)
-        return min(times)
+        times = (self.heartbeat_ns, self.hello_ns, self._replies_ns, self.announcer.deadline())
+        return min(time for time in times if time is not None)
 
     def depart(self, peer: Peer) -> None:
         """Remember that a peer is gone for good, so that late frames of it change nothing."""
@@ -229,17 +197,9 @@ class Discovery:
             del self.departed[key]
 
     def _hellos(self, *, is_reply: bool) -> list[bytes]:
-        """Write who we are and what we want, in as many parts as that takes."""
+        """Write who we are and what we declare, in as many parts as that takes."""
         known = [] if is_reply else self._known()
-        parts: list[list[str]] = [[]]
-        room = full = self.body_bytes_max - _HELLO_OVERHEAD_BYTES
-        for pattern in self.interest.patterns:
-            size = len(pattern.encode()) + 3
-            if size > room and parts[-1]:
-                parts.append([])
-                room = full
-            room -= size
-            parts[-1].append(pattern)
+        parts = list(self._parts())
         base = self.introduction()
         return [
             control.encode(
@@ -248,17 +208,41 @@ class Discovery:
                     base.host,
                     base.pid,
                     base.domain,
-                    self.interest.version,
+                    self.state.interest.version,
                     part,
                     len(parts),
                     patterns,
                     base.window_bytes,
                     known,
                     is_reply,
+                    self.state.version,
+                    publications,
                 )
             )
-            for part, patterns in enumerate(parts)
+            for part, (patterns, publications) in enumerate(parts)
         ]
+
+    def _parts(self) -> Iterator[tuple[list[str], list[Publication]]]:
+        """Split what we declare; the same version is always split at the same places."""
+        full = room = self.body_bytes_max - _HELLO_OVERHEAD_BYTES
+        patterns: list[str] = []
+        publications: list[Publication] = []
+        for pattern in self.state.interest.patterns:
+            size = len(pattern.encode()) + _PATTERN_OVERHEAD_BYTES
+            if size > room and patterns:
+                yield patterns, []
+                patterns, room = [], full
+            room -= size
+            patterns.append(pattern)
+        for publication in map(describe, self.state.topics.values()):
+            names = publication.subject + publication.schema_name
+            size = len(names.encode()) + _PUBLICATION_OVERHEAD_BYTES
+            if size > room and (patterns or publications):
+                yield patterns, publications
+                patterns, publications, room = [], [], full
+            room -= size
+            publications.append(publication)
+        yield patterns, publications
 
     def _known(self) -> list[int]:
         known = [crc32(peer.key) for peer in self.peers.values() if peer.is_known]

@@ -18,12 +18,12 @@ from hubbub.limits import (
     STATUS_WINDOW_SHARE,
     US,
 )  # fmt: skip
-from hubbub.protocol.discovery import Interest
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.nagging import NaggingMonitor
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Budget
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.state import Interest
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
 from hubbub.wire.header import DATA, HEADER_BYTES, NAK, REFUSES, RELIABLE, STATUS, STREAMS, Header

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from hubbub.events import PeerJoined, PeerLeft
 from hubbub.limits import MS, WANT_INTERVAL_CEILING
 from hubbub.protocol.burst import Address
-from hubbub.protocol.discovery import Discovery, Interest
+from hubbub.protocol.declared import News
+from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.express import Express
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.matches import Matches
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
 from hubbub.wire import control
-from hubbub.wire.control import Goodbye, Hello, Want
+from hubbub.wire.control import Change, Goodbye, Hello, Want
 from hubbub.wire.header import GOODBYE, NAK, RELIABLE, STREAMS, WANT, Header
 
 _SWEEPS_PER_TIMEOUT = 8
@@ -29,16 +31,16 @@ class Membership:
     def __init__(
         self,
         endpoint: Endpoint,
-        interest: Interest,
         discovery: Discovery,
+        matches: Matches,
         incoming: Incoming,
         outgoing: Outgoing,
         express: Express,
         on_change: Callable[[int], None],
     ) -> None:
         self.endpoint = endpoint
-        self.interest = interest
         self.discovery = discovery
+        self.matches = matches
         self.incoming = incoming
         self.outgoing = outgoing
         self.express = express
@@ -85,16 +87,38 @@ class Membership:
             if not hello.is_reply and self._has_living_rival(peer):
                 return True  # It will be asked; only who is alive can answer.
             self._replace_older(now, peer)
-        if self.discovery.take_hello(now, peer, hello, self.endpoint.key):
+        news = self.discovery.take_hello(now, peer, hello, self.endpoint.key)
+        if news is not None:
             if not peer.is_known:
                 peer.is_known = True
                 self._join(peer)
                 for grant in peer.early_grants:
                     self.incoming.take_grant(now, peer, grant)
                 peer.early_grants.clear()
-            self.outgoing.grants.reconsider(now, peer)
+            self._take_news(now, peer, news)
             self.on_change(now)
         return True
+
+    def take_change(self, now: int, peer: Peer, body: bytes) -> bool:
+        """Learn what a peer declares anew; False: the body is malformed."""
+        change = control.decode(Change, body)
+        if change is None:
+            return False
+        news = peer.declared.apply(change) if peer.is_known else None
+        peer.hear_of(change.version, now)
+        if news is not None:
+            self._take_news(now, peer, news)
+        return True
+
+    def _take_news(self, now: int, peer: Peer, news: News) -> None:
+        """Draw the conclusions from what a peer declares."""
+        if news.refused:
+            self.endpoint.drops["declared"] += news.refused
+        self.matches.change(peer, news)
+        if news.is_new_interest:
+            self.outgoing.grants.reconsider(now, peer)
+            self.matches.compare(peer)
+            self.on_change(now)
 
     def _has_living_rival(self, peer: Peer) -> bool:
         """Tell whether another incarnation of this node is here.
@@ -121,6 +145,7 @@ class Membership:
         if peer.ends is None:
             peer.ends = {stream: end for stream, end in goodbye.ends if stream in STREAMS}
             peer.left_ns = now
+            self.matches.go(peer)
             self.outgoing.grants.forget(peer)
         for stream, end in peer.ends.items():
             receiver = peer.incoming.get(stream)
@@ -144,7 +169,7 @@ class Membership:
         """Ask those who are here and have not said who they are or what they want."""
         for peer in peers:
             if peer.want_ns is not None and now >= peer.want_ns:
-                if peer.is_known and peer.interest_version >= peer.announced_version:
+                if peer.is_known and not peer.declared.is_behind:
                     peer.want_ns = None
                 else:
                     # Ever more seldom: a forged frame must not make us flood who never sent it.
@@ -179,6 +204,7 @@ class Membership:
         peer.lost_ns = now
         self.discovery.forgive(peer.source.id)
         self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
+        self.matches.go(peer)
         self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
         self.on_change(now)
 
@@ -190,6 +216,7 @@ class Membership:
         """End everything between a peer and us."""
         self.express.close()
         was_reported = peer.lost_ns is not None
+        self.matches.go(peer)
         self.incoming.forget(peer, "publisher_gone")
         if reason != "closed":
             self.outgoing.note_unserved(peer)
@@ -198,7 +225,7 @@ class Membership:
             self.discovery.depart(peer)
         else:
             del self.peers[peer.key]
-            self.interest.version += 1  # So that it grants anew if it comes back.
+            self.discovery.state.want_anew()  # So that it grants anew if it comes back.
             self.discovery.announce(now)
         if peer.is_known and not was_reported:
             self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, reason))
@@ -208,6 +235,7 @@ class Membership:
         self.endpoint.events.append(
             PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, peer.place)
         )
+        self.matches.come(peer)
 
     def known_peers(self) -> list[Peer]:
         """Return the peers that have introduced themselves and not taken leave."""

@@ -5,9 +5,10 @@ A peer is (node id, incarnation): a restart is another peer. One that is not hea
 window: a partition shorter than that costs nothing. A goodbye ends both at once.
 """
 
-from hubbub.limits import PATTERNS_MAX, WANT_INTERVAL
+from hubbub.limits import WANT_INTERVAL
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST
 from hubbub.protocol.receiver import Receiver
 from hubbub.subjects import Matcher
@@ -52,12 +53,9 @@ class Peer:
         self.lost_ns: int | None = None  # When it timed out.
         self.ends: dict[int, int] | None = None  # From its goodbye: where its streams end.
         self.left_ns = 0
-        # What it wants.
-        self.interest_version = 0
-        self.announced_version = 0  # The newest version that we have heard of.
-        self.interest: Matcher[None] = Matcher()
+        # What it wants and publishes.
+        self.declared = Declared()
         self.window_bytes = 0
-        self.hello_parts: dict[int, Hello] = {}
         self.want_ns: int | None = None  # When to ask for its HELLO (again).
         self.want_interval_ns = WANT_INTERVAL
         # What we owe it, and it owes us.
@@ -72,6 +70,16 @@ class Peer:
         self.early_grants: list[Grant] = []  # Grants that came before its HELLO.
         self.early: list[Early] = []  # Frames that came before their grant.
         self.early_bytes = 0
+
+    @property
+    def interest(self) -> Matcher[None]:
+        """Return what it wants."""
+        return self.declared.matcher
+
+    @property
+    def interest_version(self) -> int:
+        """Return the version that a grant answers."""
+        return self.declared.interest_version
 
     @property
     def reach(self) -> Address:
@@ -109,25 +117,12 @@ class Peer:
         self.pid = hello.pid
         self.window_bytes = hello.window_bytes
 
-    def collect(self, hello: Hello) -> list[str] | None:
-        """Take a part of its interest; return all patterns when the newest version is complete."""
-        if hello.interest_version < self.announced_version or hello.part >= hello.parts:
-            return None
-        if hello.interest_version > self.announced_version or self.parts_expected() != hello.parts:
-            self.hello_parts.clear()
-        self.announced_version = hello.interest_version
-        self.hello_parts[hello.part] = hello
-        if sum(len(part.patterns) for part in self.hello_parts.values()) > PATTERNS_MAX:
-            self.hello_parts.clear()
-            return None
-        if len(self.hello_parts) < hello.parts:
-            return None
-        parts = [self.hello_parts[part].patterns for part in range(hello.parts)]
-        self.hello_parts.clear()
-        return [pattern for patterns in parts for pattern in patterns]
+    def hear_of(self, version: int, now: int) -> None:
+        """Hear that its declared state has this version; ask for it if it does not come by itself.
 
-    def parts_expected(self) -> int:
-        """Return how many parts the HELLO under way has; 0 if none came."""
-        for hello in self.hello_parts.values():
-            return hello.parts
-        return 0
+        The frames that announce it are repeated, so a known peer is asked only after that.
+        """
+        declared = self.declared
+        declared.announced_version = max(declared.announced_version, version)
+        if self.want_ns is None and (declared.is_behind or not self.is_known):
+            self.want_ns = now + WANT_INTERVAL if self.is_known else now

@@ -21,7 +21,8 @@ class OutgoingTopic:
 
     __slots__ = (
         "generation", "is_declared", "is_reliable", "listeners", "nearby", "next_sequence",
-        "number", "receivers", "schema_hash", "schema_name", "sinks", "source", "subject",
+        "number", "publishers", "receivers", "schema_hash", "schema_name", "sinks", "source",
+        "subject",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +43,7 @@ class OutgoingTopic:
         self.schema_name = schema_name
         self.schema_hash = schema_hash
         self.next_sequence = next_sequence
+        self.publishers = 0  # Handles that are open; without one it is not declared.
         self.receivers = 0  # Peers that are owed this topic.
         self.is_declared = False  # Whether a frame has named it since the last newcomer.
         self.sinks: tuple[Any, ...] = ()  # Subscriptions of this process, kept by the node,

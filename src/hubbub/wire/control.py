@@ -82,16 +82,16 @@ class Tail(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """I am alive, my interest has this version, my streams end here."""
+    """I am alive, my declared state has this version, my streams end here."""
 
-    interest_version: int
+    version: int
     grtt_us: int
     tails: list[Tail]
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     """Make the body of a HEARTBEAT."""
-    head = _HEARTBEAT.pack(heartbeat.interest_version, heartbeat.grtt_us, len(heartbeat.tails))
+    head = _HEARTBEAT.pack(heartbeat.version, heartbeat.grtt_us, len(heartbeat.tails))
     return head + b"".join(_TAIL.pack(*tail) for tail in heartbeat.tails)
 
 
@@ -236,8 +236,22 @@ def decode_lost(body: bytes) -> Lost | None:
     return Lost(skip.target, LOST_REASONS[reason], skip.ranges, runs)
 
 
+class Publication(msgspec.Struct, array_like=True, frozen=True):
+    """A subject that somebody publishes: how, as what type, and how far it is."""
+
+    subject: Pattern
+    stream: U16
+    schema_name: str = ""
+    schema_hash: U64 = 0
+    sequence: U64 = 0
+
+
 class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """Who I am and what I want; long lists of patterns come in parts."""
+    """Who I am, what I want and what I publish; long lists come in parts.
+
+    `version` is that of the whole declared state, `interest_version` the one at which what I want
+    changed last: grants answer that.
+    """
 
     name: Name
     host: Name
@@ -250,6 +264,39 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     window_bytes: U32
     known: list[U32]
     is_reply: bool
+    version: U64 = 0
+    publications: list[Publication] = []
+
+
+# What one step of a declared state is; a step of another kind only counts.
+WANTS: Final = 1
+WANTS_NO_MORE: Final = 2
+PUBLISHES: Final = 3
+PUBLISHES_NO_MORE: Final = 4
+WANTS_ANEW: Final = 5  # The interest is as it was, but shall be granted once more.
+
+
+class Step(msgspec.Struct, array_like=True, frozen=True):
+    """One change of a declared state; `name` is a pattern or a subject."""
+
+    what: U16
+    name: Pattern = ""
+    stream: U16 = 0
+    schema_name: str = ""
+    schema_hash: U64 = 0
+    sequence: U64 = 0
+
+
+class Change(msgspec.Struct, array_like=True, frozen=True):
+    """What became of my declared state since version `base`: one version a step."""
+
+    base: U64
+    steps: list[Step]
+
+    @property
+    def version(self) -> int:
+        """Return the version behind the last step."""
+        return self.base + len(self.steps)
 
 
 class Topic(msgspec.Struct, array_like=True, frozen=True):
@@ -294,7 +341,7 @@ class Grant(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Want(msgspec.Struct, array_like=True, frozen=True):
-    """Tell me, by HELLO, who you are and what you want."""
+    """Tell me, by HELLO, who you are and what you declare."""
 
     target: Key
 
@@ -307,14 +354,14 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoders: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Grant, Want, Goodbye)
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Grant, Want, Goodbye, Change)
 }
 _declarations: Final = msgspec.msgpack.Decoder(list[Topic])
 
-Body = TypeVar("Body", Hello, Grant, Want, Goodbye)
+Body = TypeVar("Body", Hello, Grant, Want, Goodbye, Change)
 
 
-def encode(body: Hello | Grant | Want | Goodbye) -> bytes:
+def encode(body: Hello | Grant | Want | Goodbye | Change) -> bytes:
     """Make the body of a control frame that carries names and lists."""
     return _encoder.encode(body)
 

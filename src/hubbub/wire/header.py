@@ -29,10 +29,12 @@ HELLO: Final = 8
 WANT: Final = 9
 GRANT: Final = 10
 GOODBYE: Final = 11
+CHANGE: Final = 12
 
 KIND_NAMES: Final = {
     DATA: "DATA", SEGMENT: "SEGMENT", HEARTBEAT: "HEARTBEAT", STATUS: "STATUS", NAK: "NAK", SKIP:
     "SKIP", LOST: "LOST", HELLO: "HELLO", WANT: "WANT", GRANT: "GRANT", GOODBYE: "GOODBYE",
+    CHANGE: "CHANGE",
 }  # fmt: skip
 
 # Flags.

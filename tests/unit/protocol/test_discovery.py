@@ -3,36 +3,28 @@
 from random import Random
 
 from hubbub.events import PeerJoined, PeerLeft
-from hubbub.limits import DEPARTED_MAX, MS, OPENING, PATTERNS_MAX, PEERS_MAX, SECOND, STRANGERS_MAX
-from hubbub.protocol.discovery import Discovery, Interest
-from hubbub.protocol.peers import Peer
+from hubbub.limits import DEPARTED_MAX, MS, OPENING, PEERS_MAX, SECOND, STRANGERS_MAX
+from hubbub.protocol.declared import Declared
+from hubbub.protocol.discovery import Discovery
+from hubbub.protocol.state import State
 from hubbub.wire import control
 from hubbub.wire.control import Hello
-from hubbub.wire.header import HEADER_BYTES, HELLO, WANT
+from hubbub.wire.header import CHANGE, HEADER_BYTES, HELLO, WANT
 from tests.harness import Lan, lose_first, lose_share
 
 BASE = Hello("me", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], False)
 
 
 def make(patterns: int = 0, body_bytes_max: int = 1314) -> tuple[Discovery, list[bytes]]:
-    interest = Interest()
+    state = State()
     for number in range(patterns):
-        interest.add(f"/some/pattern/{number}")
+        state.want(f"/some/pattern/{number}")
     sent: list[bytes] = []
     discovery = Discovery(
-        0, Random(1), interest, lambda: BASE, lambda _address, body: sent.append(body),
-        body_bytes_max,
+        0, Random(1), state, lambda: BASE, lambda _address, body: sent.append(body),
+        lambda _body: None, body_bytes_max,
     )  # fmt: skip
     return discovery, sent
-
-
-def hello(version: int = 2, part: int = 0, parts: int = 1, patterns: int = 1) -> Hello:
-    names = [f"/{part}/{number}" for number in range(patterns)]
-    return Hello("peer", "host", 7, "default", version, part, parts, names, 1 << 20, [], True)
-
-
-def make_peer(number: int = 1) -> Peer:
-    return Peer(number.to_bytes(20, "big"), ("h", number), 0)
 
 
 def test_two_nodes_that_start_together_know_each_other_within_50_ms() -> None:
@@ -78,7 +70,7 @@ def test_change_of_interest_is_announced_at_once_and_repeated() -> None:
     lan = Lan(2)
     lan.run(1 * SECOND)
     first, second = lan.nodes
-    lan.lose = lose_first(2, kind=HELLO)
+    lan.lose = lose_first(2, kind=CHANGE)
     first.core.subscribe(lan.now, "/a")
     lan.run(25 * MS)
     (peer,) = second.core.peers.values()
@@ -89,7 +81,7 @@ def test_announcement_that_was_lost_is_asked_for_after_the_next_heartbeat() -> N
     lan = Lan(2, heartbeat_ms=100, peer_timeout_ms=1000)
     lan.run(1 * SECOND)
     first, second = lan.nodes
-    lan.lose = lose_first(3, kind=HELLO)
+    lan.lose = lose_first(3, kind=CHANGE)
     first.core.subscribe(lan.now, "/a")
     lan.run(200 * MS)
     (peer,) = second.core.peers.values()
@@ -97,44 +89,17 @@ def test_announcement_that_was_lost_is_asked_for_after_the_next_heartbeat() -> N
     assert lan.sent_of(WANT, second)
 
 
-def test_long_interest_comes_in_parts_that_fit_and_is_complete_in_any_order() -> None:
+def test_long_state_comes_in_parts_that_fit_and_is_complete_in_any_order() -> None:
     discovery, sent = make(patterns=300)
     discovery.advance(0)
     parts = [control.decode(Hello, body) for body in sent]
     assert len(parts) > 3 and max(map(len, sent)) <= 1314
-    peer = make_peer()
+    declared = Declared()
     Random(3).shuffle(parts)
-    results = [peer.collect(part) for part in parts if part is not None]
+    results = [declared.collect(part) for part in parts if part is not None]
     assert results[:-1] == [None] * (len(parts) - 1)
-    assert sorted(results[-1] or []) == sorted(discovery.interest.patterns)
-
-
-def test_parts_of_an_older_interest_are_dropped_for_a_newer() -> None:
-    peer = make_peer()
-    assert peer.collect(hello(2, 0, 2)) is None
-    assert peer.collect(hello(3, 1, 2)) is None
-    assert peer.collect(hello(2, 1, 2)) is None
-    assert peer.collect(hello(3, 0, 2)) == ["/0/0", "/1/0"]
-
-
-def test_parts_that_contradict_each_other_complete_nothing() -> None:
-    peer = make_peer()
-    assert peer.collect(hello(2, 5, 5)) is None
-    assert peer.collect(hello(2, 0, 3)) is None
-    assert peer.collect(hello(2, 1, 2)) is None
-    assert peer.collect(hello(2, 0, 2)) == ["/0/0", "/1/0"]
-
-
-def test_endless_interest_is_not_collected() -> None:
-    peer = make_peer()
-    for part in range(1000):
-        assert peer.collect(hello(2, part, 2000, patterns=100)) is None
-        assert sum(len(each.patterns) for each in peer.hello_parts.values()) <= PATTERNS_MAX
-
-
-def test_malformed_patterns_of_a_peer_match_nothing_and_hurt_no_others() -> None:
-    matcher = Discovery._matcher_of(["", "/.../x", "no", "/a/*"])
-    assert matcher.match("/a/b") and not matcher.match("/x")
+    assert results[-1] is not None
+    assert sorted(results[-1][0]) == sorted(discovery.state.interest.patterns)
 
 
 def test_answers_to_a_flood_are_limited() -> None:

@@ -9,7 +9,17 @@ import pytest
 
 from hubbub import limits
 from hubbub.wire import batch, control, header
-from hubbub.wire.control import Goodbye, Grant, GrantedStream, Hello, Topic, Want
+from hubbub.wire.control import (
+    Change,
+    Goodbye,
+    Grant,
+    GrantedStream,
+    Hello,
+    Publication,
+    Step,
+    Topic,
+    Want,
+)
 
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
 
@@ -79,6 +89,9 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
     ("name", "struct"),
     [
         ("HELLO", Hello),
+        ("publication", Publication),
+        ("CHANGE", Change),
+        ("step", Step),
         ("WANT", Want),
         ("GRANT", Grant),
         ("stream of a grant", GrantedStream),
@@ -107,4 +120,8 @@ def test_figures_are_the_limits() -> None:
     assert f"After {limits.REPAIR_ROUNDS_MAX} requests or" in TEXT
     assert f"{limits.REPAIR_TIME_MAX // limits.SECOND} s\na receiver gives up" in TEXT
     assert f"and {limits.FRAME_COST_BYTES} more" in TEXT
+    assert f"{limits.STEPS_MAX:,} steps wait to be told" in TEXT
+    assert f"within {limits.ANNOUNCE_SPACING // ms} ms of the last CHANGE" in TEXT
+    assert f"Of one peer {limits.PATTERNS_MAX:,} patterns, {limits.PUBLICATIONS_MAX:,}" in TEXT
+    assert f"first {limits.SCHEMA_NAME_BYTES_MAX} bytes of the name" in TEXT
     assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT

@@ -1,0 +1,123 @@
+"""What this node declares: the patterns it wants, the subjects it publishes, and what changed.
+
+Every change is one step of the version. So what changed between two versions is a slice of the list
+of steps, slices may overlap, and who has some of one takes the rest of it (decision 0014). Grants
+answer what is wanted, so the version of the interest is the one at which that changed last.
+"""
+
+from hubbub.limits import SCHEMA_NAME_BYTES_MAX, STEPS_MAX
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.subjects import Matcher
+from hubbub.wire.control import (
+    PUBLISHES,
+    PUBLISHES_NO_MORE,
+    WANTS,
+    WANTS_ANEW,
+    WANTS_NO_MORE,
+    Publication,
+    Step,
+)
+from hubbub.wire.header import BEST_EFFORT, RELIABLE
+
+
+class Interest:
+    """What this node wants: patterns with counts, and the version at which their set changed."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.patterns: dict[str, int] = {}
+        self.matcher: Matcher[None] = Matcher()
+        self._handles: dict[str, object] = {}
+
+    def add(self, pattern: str) -> bool:
+        """Count a pattern in; True if the set changed."""
+        self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
+        if self.patterns[pattern] > 1:
+            return False
+        self._handles[pattern] = self.matcher.add(pattern, None)
+        return True
+
+    def remove(self, pattern: str) -> bool:
+        """Count a pattern out; True if the set changed."""
+        self.patterns[pattern] -= 1
+        if self.patterns[pattern]:
+            return False
+        del self.patterns[pattern]
+        self.matcher.remove(self._handles.pop(pattern))  # type: ignore[arg-type]
+        return True
+
+    def includes(self, subject: str) -> bool:
+        """Tell whether any pattern matches."""
+        return bool(self.matcher.match(subject))
+
+
+class State:
+    """The declared state of this node, and the steps that others may not know yet."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.interest = Interest()
+        self.topics: dict[str, OutgoingTopic] = {}  # Those that somebody publishes, by subject.
+        self._steps: list[Step] = []
+
+    @property
+    def base(self) -> int:
+        """Return the version from which on the steps are known."""
+        return self.version - len(self._steps)
+
+    def want(self, pattern: str) -> bool:
+        """Count a pattern in; True if that is news to others."""
+        is_news = self.interest.add(pattern)
+        if is_news:
+            self._change_interest(Step(WANTS, pattern))
+        return is_news
+
+    def want_no_more(self, pattern: str) -> bool:
+        """Count a pattern out; True if that is news to others."""
+        is_news = self.interest.remove(pattern)
+        if is_news:
+            self._change_interest(Step(WANTS_NO_MORE, pattern))
+        return is_news
+
+    def want_anew(self) -> None:
+        """Let others grant again what is wanted as before."""
+        self._change_interest(Step(WANTS_ANEW))
+
+    def publish(self, topic: OutgoingTopic) -> None:
+        """Declare a topic."""
+        self.topics[topic.subject] = topic
+        one = describe(topic)
+        self._change(
+            Step(PUBLISHES, one.subject, one.stream, one.schema_name, one.schema_hash, one.sequence)
+        )
+
+    def publish_no_more(self, topic: OutgoingTopic) -> None:
+        """Declare a topic no more."""
+        del self.topics[topic.subject]
+        self._change(Step(PUBLISHES_NO_MORE, topic.subject))
+
+    def between(self, base: int, version: int) -> list[Step]:
+        """Return the steps from one version to another."""
+        assert self.base <= base <= version <= self.version
+        return self._steps[base - self.base : version - self.base]
+
+    def forget(self, version: int) -> None:
+        """Forget the steps up to a version: all others know them, or have to ask."""
+        del self._steps[: max(version - self.base, 0)]
+
+    def _change_interest(self, step: Step) -> None:
+        self._change(step)
+        self.interest.version = self.version
+
+    def _change(self, step: Step) -> None:
+        self.version += 1
+        self._steps.append(step)
+        if len(self._steps) > STEPS_MAX:
+            del self._steps[: STEPS_MAX // 2]
+
+
+def describe(topic: OutgoingTopic) -> Publication:
+    """Say of a topic what others are told before they get anything of it."""
+    name = topic.schema_name.encode()[:SCHEMA_NAME_BYTES_MAX].decode(errors="ignore")
+    stream = RELIABLE if topic.is_reliable else BEST_EFFORT
+    return Publication(topic.subject, stream, name, topic.schema_hash, topic.next_sequence - 1)
