@@ -3,7 +3,7 @@
 Everything public is listed in `__all__`; everything else may change.
 """
 
-from hubbub.awareness import RemotePublisher, RemoteSubscriber
+from hubbub.awareness import RemotePeer, RemotePublisher, RemoteSubscriber
 from hubbub.channel import Channel
 from hubbub.connection import Connection
 from hubbub.errors import (
@@ -27,9 +27,13 @@ from hubbub.events import (
     PayloadRejected,
     PeerJoined,
     PeerLeft,
+    PublisherMatched,
+    PublisherUnmatched,
     SchemaMismatch,
     SlowConsumer,
     Starved,
+    SubscriberMatched,
+    SubscriberUnmatched,
     VersionMismatch,
 )
 from hubbub.links.faults import Faults
@@ -69,6 +73,9 @@ __all__ = [
     "PeerJoined",
     "PeerLeft",
     "Publisher",
+    "PublisherMatched",
+    "PublisherUnmatched",
+    "RemotePeer",
     "RemotePublisher",
     "RemoteSubscriber",
     "SchemaMismatch",
@@ -77,6 +84,8 @@ __all__ = [
     "Source",
     "Starved",
     "SubjectError",
+    "SubscriberMatched",
+    "SubscriberUnmatched",
     "Subscription",
     "VersionMismatch",
     "check_pattern",

@@ -8,6 +8,8 @@ from hubbub.message import Source
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import matches
+from hubbub.wire.control import Publication
+from hubbub.wire.header import RELIABLE
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
@@ -43,7 +45,16 @@ class RemotePublisher(RemoteNode):
     schema: str
     is_reliable: bool
     sequence: int
-    """Of the newest message that came; 0: none."""
+    """Of the newest message that came; 0: none. In this process, and where nothing is subscribed,
+    of the newest one when the node declared the subject."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePeer(RemoteNode):
+    """Another node, and what it declares: what it wants and what it publishes."""
+
+    patterns: tuple[str, ...]
+    publications: tuple[RemotePublisher, ...]
 
 
 def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubscriber, ...]:
@@ -53,34 +64,74 @@ def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubs
         return tuple(
             RemoteSubscriber(**_describe(driver, peer), is_slow=core.outgoing.is_slow(peer.key))
             for peer in core.peers.values()
-            if peer.is_present and _is_for(topic, peer)
+            if peer.is_present and peer.gets(topic)
         )
 
 
 def list_publishers(driver: "Driver", patterns: tuple[str, ...]) -> tuple[RemotePublisher, ...]:
-    """Return who publishes what matches any of these patterns, as far as peers have told."""
+    """Return who publishes what matches any of these patterns, subject by subject."""
     with driver.lock:
-        return tuple(
-            RemotePublisher(
-                **_describe(driver, peer),
-                subject=topic.subject,
-                schema=topic.schema_name,
-                is_reliable=topic.is_reliable,
-                sequence=(topic.expected or 1) - 1,
-            )
-            for peer in driver.core.peers.values()
-            for receiver in peer.incoming.values()
-            for topic in receiver.topics.values()
-            if peer.is_present
-            and topic.is_wanted
-            and any(matches(pattern, topic.subject) for pattern in patterns)
+        found = [
+            (peer, peer.declared.publications[subject])
+            for subject, peers in driver.core.matches.publishing.items()
+            if any(matches(pattern, subject) for pattern in patterns)
+            for peer in peers.values()
+        ]
+        received = {peer.key: _sequences(peer) for peer, _ in found}
+    return tuple(
+        _describe_publisher(
+            driver, peer, one, received[peer.key].get(one.subject, one.sequence if peer.is_nearby
+            else 0),
         )
+        for peer, one in found
+    )  # fmt: skip
 
 
-def _is_for(topic: OutgoingTopic, peer: Peer) -> bool:
-    if peer.is_nearby:
-        return bool(peer.interest.match(topic.subject))
-    return topic.number in peer.debt.owed
+def list_peers(driver: "Driver") -> tuple[RemotePeer, ...]:
+    """Return the other nodes that are here."""
+    with driver.lock:
+        # Only copied here: to describe a hundred thousand publications takes long.
+        found = [
+            (peer, _sequences(peer), tuple(peer.declared.patterns),
+             tuple(peer.declared.publications.values()))
+            for peer in driver.core.peers.values()
+            if peer.is_present
+        ]  # fmt: skip
+    return tuple(
+        RemotePeer(
+            **_describe(driver, peer),
+            patterns=patterns,
+            publications=tuple(
+                _describe_publisher(
+                    driver, peer, one, max(one.sequence, received.get(one.subject, 0))
+                )
+                for one in publications
+            ),
+        )
+        for peer, received, patterns, publications in found
+    )
+
+
+def _describe_publisher(
+    driver: "Driver", peer: Peer, publication: Publication, sequence: int
+) -> RemotePublisher:
+    return RemotePublisher(
+        **_describe(driver, peer),
+        subject=publication.subject,
+        schema=publication.schema_name,
+        is_reliable=publication.stream == RELIABLE,
+        sequence=sequence,
+    )
+
+
+def _sequences(peer: Peer) -> dict[str, int]:
+    """Return of each subject that came from a peer the sequence of its newest message."""
+    return {
+        topic.subject: (topic.expected or 1) - 1
+        for receiver in peer.incoming.values()
+        for topic in receiver.topics.values()
+        if topic.is_wanted
+    }
 
 
 def _describe(driver: "Driver", peer: Peer) -> dict[str, Any]:

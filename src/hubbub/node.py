@@ -8,12 +8,12 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from hubbub import neighbours
-from hubbub.awareness import RemotePublisher, list_publishers
+from hubbub.awareness import RemotePeer, RemotePublisher, list_peers, list_publishers
 from hubbub.channel import Channel
 from hubbub.closing import Closing
 from hubbub.connection import Connection, Sink
 from hubbub.errors import ClosedError, ConfigurationError, LinkError
-from hubbub.events import Event
+from hubbub.events import Event, PublisherMatched, SubscriberMatched
 from hubbub.limits import QUEUE_MESSAGES
 from hubbub.links.faults import Faults
 from hubbub.links.local import LocalLink
@@ -24,6 +24,7 @@ from hubbub.publisher import Publisher
 from hubbub.runtime.listeners import Listener, Listeners
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
+from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
 from hubbub.schema import schema_of
 from hubbub.statistics import NodeStatistics
@@ -89,7 +90,7 @@ class Node(Closing):
         self._connections: dict[str, Connection] = {}
         self._left: set[str] = set()  # Channels that this node was on before.
         self._subscriptions: dict[Subscription, list[PatternHandle]] = {}
-        self._publishers: list[Publisher] = []
+        self._publishers: dict[Publisher, bool] = {}  # Those that are open.
         self._shortcuts: dict[str, Publisher] = {}
         self._deafen: dict[object, Callable[[], None]] = {}  # Ends the listener of an object.
         self._placing = Lock()
@@ -174,12 +175,17 @@ class Node(Closing):
         check_subject(subject)
         connection = self._connection_of(channel, subject)
         publisher = Publisher(self, connection.driver, subject, is_reliable=reliable, kind=type)
-        if on_event is not None:
-            self._deafen[publisher] = self._listeners.add(
-                on_event, channel=connection.name, owner=publisher
-            )
+        self._publishers[publisher] = True
+        try:
+            if on_event is not None:
+                self._deafen[publisher] = self._listeners.add(
+                    on_event, channel=connection.name, owner=publisher,
+                    concerns=lambda match: _is_subscribed(match, subject),
+                )  # fmt: skip
+        except ConfigurationError:
+            publisher.close()
+            raise
         connection.refresh_own_topics()
-        self._publishers.append(publisher)
         return publisher
 
     def publish(self, subject: str, payload: Any) -> int:
@@ -189,12 +195,12 @@ class Node(Closing):
             publisher = self._shortcuts.setdefault(subject, self.publisher(subject))
         return publisher.publish(payload)
 
-    def _forget_publisher(self, publisher: Publisher) -> None:
+    def _forget_publisher(self, publisher: Publisher) -> bool:
+        """Let go of a publisher; False: another thread, or an earlier call, did."""
         self._deafen.pop(publisher, _nothing)()
-        if publisher in self._publishers:
-            self._publishers.remove(publisher)
         if self._shortcuts.get(publisher.subject) is publisher:
             del self._shortcuts[publisher.subject]
+        return self._publishers.pop(publisher, False)
 
     # Subscribing.
 
@@ -235,8 +241,9 @@ class Node(Closing):
         if on_event is not None:
             where = None if subscription.channel is None else subscription.channel.name
             self._deafen[subscription] = self._listeners.add(
-                on_event, channel=where, owner=subscription
-            )
+                on_event, channel=where, owner=subscription,
+                concerns=lambda match: self._is_published(match, subscription),
+            )  # fmt: skip
         self._subscriptions[subscription] = []
         self._loop.subscriptions.add(subscription)
         if callback is not None:
@@ -256,6 +263,8 @@ class Node(Closing):
         self._subscriptions.setdefault(subscription, []).append(handle)
         for connection in self.channels:
             self._place(handle, connection)
+        if subscription in self._deafen:
+            self._listeners.refresh(subscription)
         _log.debug("subscribed to %s", pattern)
         return handle
 
@@ -281,6 +290,8 @@ class Node(Closing):
                 handles.remove(handle)
         for connection, place in places.items():
             connection.remove(handle.pattern, place)
+        if handle.subscription in self._deafen and not handle.subscription.is_closed:
+            self._listeners.refresh(handle.subscription)
         _log.debug("unsubscribed from %s", handle.pattern)
 
     def _forget(self, subscription: Subscription) -> None:
@@ -289,10 +300,17 @@ class Node(Closing):
         self._loop.callbacks.discard(subscription)
         self._deafen.pop(subscription, _nothing)()
 
+    def _is_published(self, match: Match, subscription: Subscription) -> bool:
+        """Tell whether a match is with a publisher of what a subscription wants."""
+        return isinstance(match, PublisherMatched) and any(
+            matches(handle.pattern, match.subject)
+            for handle in list(self._subscriptions.get(subscription, ()))
+        )
+
     # Events.
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with every event, first with the peers that are here.
+        """Call a function with every event, first with the peers and matches that are here.
 
         Returns a function that ends it.
         """
@@ -324,7 +342,7 @@ class Node(Closing):
         self._closed_reason = "closed"
         linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
         for publisher in list(self._publishers):
-            publisher.close()
+            publisher.close_from_node()
         connections, deadline = self.channels, monotonic() + linger_s
         for connection in connections:
             connection.close_at(deadline)
@@ -405,12 +423,21 @@ class Node(Closing):
             publisher for one in channels for publisher in list_publishers(one.driver, patterns)
         )
 
+    def peers(self) -> tuple[RemotePeer, ...]:
+        """Return the other nodes of all channels, and what they publish and want."""
+        return tuple(one for connection in self.channels for one in list_peers(connection.driver))
+
     def _nudge(self) -> None:
         self._loop.nudge()
 
     def _refuse_closed(self) -> None:
         if self._closed_reason is not None:
             raise ClosedError(f"node {self.name} cannot be used: {self._closed_reason}")
+
+
+def _is_subscribed(match: Match, subject: str) -> bool:
+    """Tell whether a match is with a subscriber of a subject."""
+    return isinstance(match, SubscriberMatched) and match.subject == subject
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ back time is over. 0.3 us a message on a busy stream.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic_ns
 from time import time_ns as wall_ns
 from typing import TYPE_CHECKING, Any
@@ -165,8 +166,14 @@ class Publisher(Closing):
 
     def close(self) -> None:
         """Publish no more; other publishers of the subject go on."""
+        if self.close_from_node() and self._driver.closed_reason is None:
+            with suppress(ClosedError):
+                self._driver.call(self._driver.core.publish_no_more, self._topic)
+
+    def close_from_node(self) -> bool:
+        """End because the node or channel ends, which others hear anyway; False: it was closed."""
         self.publish = self._refuse  # type: ignore[method-assign]
-        self._node._forget_publisher(self)
+        return self._node._forget_publisher(self)
 
     def __repr__(self) -> str:
         return f"<Publisher {self.subject}, {self.receivers} receivers>"

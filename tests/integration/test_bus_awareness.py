@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 import hubbub
-from tests.integration.bus import fresh_place, take, wait_until
+from hubbub import PublisherMatched, PublisherUnmatched, SubscriberMatched, SubscriberUnmatched
+from tests.integration.bus import Events, Place, acting, fresh_place, hear, say, take, wait_until
 
 LINKS = [["multicast"], ["local", "multicast"]]
+MATCHES = (PublisherMatched, PublisherUnmatched, SubscriberMatched, SubscriberUnmatched)
 
 
 @pytest.mark.parametrize("links", LINKS, ids=["multicast", "local"])
@@ -50,6 +52,141 @@ def test_subscription_knows_its_publishers_before_they_publish(links: list[str])
         take(subscription, 1)
         wait_until(lambda: max(one.sequence for one in subscription.publishers()) == 1)
         assert node.subscribe("/nothing").publishers() == ()
+
+
+@pytest.mark.parametrize("links", LINKS, ids=["multicast", "local"])
+def test_publisher_is_known_at_once_and_gone_at_once(links: list[str]) -> None:
+    place, waits_s = fresh_place(), []
+    with place.open("s", links=links) as node, place.open("p", links=links) as other:
+        subscription = node.subscribe("/a/...")
+        wait_until(lambda: node.peers() and other.peers())
+        for number in range(10):
+            began_s = time.monotonic()
+            publisher = other.publisher(f"/a/{number}")
+            wait_until(lambda: len(subscription.publishers()) == 1)
+            waits_s.append(time.monotonic() - began_s)
+            began_s = time.monotonic()
+            publisher.close()
+            publisher.close()
+            wait_until(lambda: not subscription.publishers())
+            waits_s.append(time.monotonic() - began_s)
+        assert sorted(waits_s)[len(waits_s) // 2] < 0.05, waits_s
+        assert not subscription.is_connected
+        other.publisher("/a/last")
+        wait_until(subscription.publishers)
+        other.close()
+        wait_until(lambda: not subscription.publishers())
+
+
+def test_subject_is_published_until_the_last_of_its_publishers_is_closed() -> None:
+    place = fresh_place()
+    with place.open("s") as node, place.open("p") as other:
+        subscription = node.subscribe("/a")
+        first, second = other.publisher("/a"), other.publisher("/a")
+        wait_until(subscription.publishers)
+        first.publish(b"1")
+        first.close()
+        second.publish(b"2")
+        assert [one.sequence for one in take(subscription, 2)] == [1, 2]
+        assert subscription.is_connected
+        second.close()
+        wait_until(lambda: not subscription.publishers())
+        other.publisher("/a").publish(b"3")
+        assert [one.sequence for one in take(subscription, 1)] == [3], "the topic goes on"
+        wait_until(subscription.publishers)
+
+
+def test_publisher_with_a_bad_listener_is_not_left_behind() -> None:
+    place = fresh_place()
+    with place.open("s") as node, place.open("p") as other:
+        with pytest.raises(hubbub.ConfigurationError, match="on_event=7"):
+            other.publisher("/bad", on_event=7)  # type: ignore[arg-type]
+        other.publisher("/good")
+        found = wait_until(lambda: [one for peer in node.peers() for one in peer.publications])
+        assert [one.subject for one in found] == ["/good"]
+
+
+def told(events: Events) -> list[tuple[str, str]]:
+    return [(type(one).__name__, one.subject) for one in list(events) if isinstance(one, MATCHES)]
+
+
+@pytest.mark.parametrize("links", LINKS, ids=["multicast", "local"])
+def test_both_ends_hear_of_their_matches_and_of_nobody_elses(links: list[str]) -> None:
+    place = fresh_place()
+    p, q, s, t = Events(), Events(), Events(), Events()
+    with place.open("p", links=links) as node, place.open("s", links=links) as other:
+        publisher = node.publisher("/a/b", on_event=p)
+        node.publisher("/elsewhere", on_event=q)
+        subscription = other.subscribe("/a/*", on_event=s)
+        wait_until(lambda: told(p) and told(s))
+        late = other.subscribe("/nothing", on_event=t)
+        handle = late.add("/a/b")  # It goes on already, for another subscription.
+        wait_until(lambda: told(t))
+        late.remove(handle)
+        wait_until(lambda: len(told(t)) == 2)
+        again = Events()
+        node.publisher("/a/b", on_event=again)  # Its subscriber is there already.
+        wait_until(lambda: told(again))
+        subscription.close()
+        wait_until(lambda: len(told(p)) == 2)
+        assert told(p) == [("SubscriberMatched", "/a/b"), ("SubscriberUnmatched", "/a/b")]
+        assert told(s) == [("PublisherMatched", "/a/b")], "who closes it knows"
+        assert told(t) == [("PublisherMatched", "/a/b"), ("PublisherUnmatched", "/a/b")]
+        assert told(q) == []
+        [matched] = p.of(SubscriberMatched)
+        assert matched.subscriber.name == "s"
+        assert str(matched).startswith("subscriber matched: s#")
+        publisher.close()
+
+
+def publish_until_killed(place: list[Any], links: list[str]) -> None:
+    with Place(*place).open("victim", links=links) as node:
+        node.publisher("/a/b", reliable=False)
+        node.subscribe("/back")
+        say("ready")
+        hear()
+
+
+@pytest.mark.parametrize("way", ["killed", "closed"])
+def test_node_that_dies_ends_its_matches_as_one_that_leaves(way: str) -> None:
+    place, events = fresh_place(), Events()
+    links = ["local", "multicast"]
+    with place.open("s", links=links, on_event=events) as node:
+        subscription, publisher = node.subscribe("/a/*"), node.publisher("/back")
+        with acting(publish_until_killed, list(place), links) as actor:
+            assert actor.hear() == "ready"
+            wait_until(lambda: subscription.publishers() and publisher.subscribers())
+            if way == "killed":
+                actor.process.kill()
+            else:
+                actor.tell()
+            wait_until(lambda: len(told(events)) == 4)
+        assert sorted(told(events)) == [
+            ("PublisherMatched", "/a/b"), ("PublisherUnmatched", "/a/b"),
+            ("SubscriberMatched", "/back"), ("SubscriberUnmatched", "/back"),
+        ]  # fmt: skip
+        kinds = [type(one).__name__ for one in list(events)]
+        assert kinds[0] == "PeerJoined"
+        wait_until(lambda: events.of(hubbub.PeerLeft))
+        assert subscription.publishers() == () and publisher.subscribers() == ()
+
+
+def test_node_lists_what_the_others_publish_and_want() -> None:
+    place = fresh_place()
+    with place.open("looks") as node, place.open("p") as other:
+        other.publisher("/a", type=int)
+        other.publish("/b", b"1")
+        other.subscribe(["/x/*", "/y"])
+        wait_until(lambda: [len(one.publications) for one in node.peers()] == [2])
+        wait_until(lambda: [len(one.patterns) for one in node.peers()] == [2])
+        [peer] = node.peers()
+        assert (peer.node.name, peer.patterns) == ("p", ("/x/*", "/y"))
+        schemas = {one.subject: one.schema for one in peer.publications}
+        assert schemas == {"/a": "int", "/b": ""}
+        assert other.flush(10)  # A node's first messages are kept for a moment.
+        with place.open("newcomer") as late:
+            first, second = wait_until(lambda: [p for n in late.peers() for p in n.publications])
+            assert (first.sequence, second.sequence) == (0, 1), "told though nothing came"
 
 
 def test_payload_that_nobody_wants_is_not_made() -> None:

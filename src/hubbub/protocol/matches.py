@@ -29,7 +29,7 @@ class Matches:
         self.endpoint = endpoint
         self.state = state
         self.is_stale = False  # What we want has changed since the last look.
-        self._publishing: dict[str, dict[bytes, Peer]] = {}  # Those who are here, by subject.
+        self.publishing: dict[str, dict[bytes, Peer]] = {}  # Those who are here, by subject.
         self._wanted: set[str] = set()  # Of these subjects, those that we want.
         self._subscribing: dict[bytes, set[str]] = {}  # Those who are here: what they get from us.
 
@@ -64,7 +64,7 @@ class Matches:
         """Compare what we want now with what is published."""
         self.is_stale = False
         includes = self.state.interest.includes
-        for subject, peers in self._publishing.items():
+        for subject, peers in self.publishing.items():
             is_wanted = includes(subject)
             if is_wanted == (subject in self._wanted):
                 continue
@@ -77,8 +77,7 @@ class Matches:
         before = self._subscribing.get(peer.key)
         if before is None:
             return
-        topics, owed = self.state.topics, peer.debt.owed
-        subjects = {subject for subject, topic in topics.items() if topic.number in owed}
+        subjects = {topic.subject for topic in self.state.topics.values() if peer.gets(topic)}
         for subject in sorted(before - subjects):
             self._tell_subscriber(peer, subject, is_here=False)
         for subject in sorted(subjects - before):
@@ -92,16 +91,16 @@ class Matches:
             subjects = self._subscribing.get(peer.key)
             if subjects is None:
                 continue
-            is_here = is_published and topic.number in peer.debt.owed
+            is_here = is_published and peer.gets(topic)
             if is_here != (topic.subject in subjects):
                 (subjects.add if is_here else subjects.discard)(topic.subject)
                 self._tell_subscriber(peer, topic.subject, is_here=is_here)
 
     def _publish(self, peer: Peer, publication: Publication) -> None:
         subject = publication.subject
-        peers = self._publishing.get(subject)
+        peers = self.publishing.get(subject)
         if peers is None:
-            peers = self._publishing[subject] = {}
+            peers = self.publishing[subject] = {}
             if self.state.interest.includes(subject):
                 self._wanted.add(subject)
         is_news = peer.key not in peers
@@ -110,13 +109,13 @@ class Matches:
             self._tell_publisher(peer, subject, is_here=True)
 
     def _withdraw(self, peer: Peer, subject: str) -> None:
-        peers = self._publishing.get(subject, {})
+        peers = self.publishing.get(subject, {})
         if peers.pop(peer.key, None) is None:
             return
         if subject in self._wanted:
             self._tell_publisher(peer, subject, is_here=False)
         if not peers:
-            del self._publishing[subject]
+            del self.publishing[subject]
             self._wanted.discard(subject)
 
     def _tell_publisher(self, peer: Peer, subject: str, *, is_here: bool) -> None:

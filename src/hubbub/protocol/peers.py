@@ -11,6 +11,7 @@ from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello
 from hubbub.wire.header import Header, split_key
@@ -104,6 +105,12 @@ class Peer:
     def is_present(self) -> bool:
         """Tell whether the peer is here as far as anybody can know."""
         return self.is_known and self.lost_ns is None and self.ends is None
+
+    def gets(self, topic: OutgoingTopic) -> bool:
+        """Tell whether a topic of ours is for this peer, by frames or without any."""
+        if self.is_nearby:
+            return bool(self.interest.match(topic.subject))
+        return topic.number in self.debt.owed
 
     def forget_early(self) -> None:
         """Forget frames whose grant did not come: what of them is owed will be asked for."""

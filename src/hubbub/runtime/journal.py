@@ -11,7 +11,11 @@ from hubbub.events import (
     Nagging,
     PeerJoined,
     PeerLeft,
+    PublisherMatched,
+    PublisherUnmatched,
     SlowConsumer,
+    SubscriberMatched,
+    SubscriberUnmatched,
     VersionMismatch,
 )
 from hubbub.limits import SECOND
@@ -26,6 +30,10 @@ from hubbub.wire.header import HEADER_BYTES, KIND_NAMES, REPAIR, decode
 _CONCERN_OF: dict[type[Event], logging.Logger] = {
     PeerJoined: logger_of("peers"),
     PeerLeft: logger_of("peers"),
+    PublisherMatched: logger_of("peers"),
+    PublisherUnmatched: logger_of("peers"),
+    SubscriberMatched: logger_of("peers"),
+    SubscriberUnmatched: logger_of("peers"),
     VersionMismatch: logger_of("peers"),
     GapAbandoned: logger_of("repair"),
     Nagging: logger_of("repair"),

@@ -1,7 +1,7 @@
 """Python logging, one logger a concern, switched on and off at run time.
 
     hubbub.connection    channels opened and closed, interfaces lost and found
-    hubbub.peers         who joins and leaves
+    hubbub.peers         who joins and leaves, and who is matched with whom
     hubbub.repair        gaps, nagging, slow receivers
     hubbub.subscription  patterns added and removed, callbacks that failed
     hubbub.statistics    counters, every `statistics_interval`

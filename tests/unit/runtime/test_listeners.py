@@ -5,9 +5,20 @@ from typing import Any, cast
 import pytest
 
 from hubbub.errors import ConfigurationError
-from hubbub.events import Closed, Event, PeerJoined, PeerLeft, SlowConsumer
+from hubbub.events import (
+    Closed,
+    Event,
+    PeerJoined,
+    PeerLeft,
+    PublisherMatched,
+    PublisherUnmatched,
+    SlowConsumer,
+    SubscriberMatched,
+    SubscriberUnmatched,
+)
 from hubbub.message import Source
 from hubbub.runtime.listeners import Listeners
+from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
 
 ONE, TWO = "239.1.1.1:1", "239.1.1.2:1"
@@ -111,3 +122,84 @@ def test_listener_that_ended_or_raised_or_is_none_disturbs_nobody() -> None:
     assert ears == events and gone == []
     with pytest.raises(ConfigurationError, match="on_event=5"):
         listeners.add(cast(Any, 5))
+
+
+PEER = Source("peer", bytes(12), 1)
+
+
+def publishing(subject: str, channel: str = ONE) -> PublisherMatched:
+    return PublisherMatched(channel, PEER, subject, "", True)
+
+
+def subscribing(subject: str) -> SubscriberMatched:
+    return SubscriberMatched(ONE, PEER, subject)
+
+
+def about(*subjects: str) -> Any:
+    """Care for publishers of some subjects, which may change."""
+    return lambda match: isinstance(match, PublisherMatched) and match.subject in subjects
+
+
+def test_match_is_heard_by_whom_it_concerns_and_by_the_node() -> None:
+    pool, listeners = make()
+    node, mine, others = Ears(), Ears(), Ears()
+    listeners.add(node)
+    listeners.add(mine, owner="a", concerns=about("/a"))
+    listeners.add(others, owner="b", concerns=about("/b"))
+    events = [publishing("/a"), subscribing("/a"), PublisherUnmatched(ONE, PEER, "/a")]
+    for event in events:
+        listeners.emit(event)
+    pool.run()
+    assert (node, mine, others) == (events, [events[0], events[2]], [])
+
+
+def test_late_listener_is_told_of_matches_that_go_on() -> None:
+    pool, listeners = make()
+    for event in (publishing("/a"), publishing("/b"), PublisherUnmatched(ONE, PEER, "/a")):
+        listeners.emit(event)
+    ears, elsewhere = Ears(), Ears()
+    listeners.add(ears)
+    listeners.add(elsewhere, channel=TWO)
+    pool.run()
+    assert (ears, elsewhere) == ([publishing("/b")], [])
+
+
+def test_match_that_begins_while_a_listener_comes_is_told_once() -> None:
+    pool, listeners = make()
+    ears = Ears()
+    listeners.emit(subscribing("/a"))
+    listeners.add(ears, owner="p", concerns=lambda match: match.subject == "/a")
+    listeners.refresh("p")
+    listeners.emit(SubscriberUnmatched(ONE, PEER, "/a"))
+    listeners.emit(SubscriberUnmatched(ONE, PEER, "/a"))
+    pool.run()
+    assert ears == [subscribing("/a"), SubscriberUnmatched(ONE, PEER, "/a")]
+
+
+def test_owner_that_changes_what_it_wants_hears_of_what_was_there_already() -> None:
+    pool, listeners = make()
+    wanted, ears = {"/a"}, Ears()
+
+    def concerns(match: Match) -> bool:
+        return match.subject in wanted
+
+    listeners.add(ears, owner="s", concerns=concerns)
+    for subject in ("/a", "/b"):
+        listeners.emit(publishing(subject))
+    wanted |= {"/b"}
+    listeners.refresh("s")
+    wanted -= {"/a"}
+    listeners.refresh("s")
+    listeners.emit(PublisherUnmatched(ONE, PEER, "/a"))  # Told already.
+    pool.run()
+    assert ears == [publishing("/a"), publishing("/b"), PublisherUnmatched(ONE, PEER, "/a")]
+
+
+def test_matches_of_a_closed_channel_are_forgotten() -> None:
+    pool, listeners = make()
+    for event in (publishing("/a"), publishing("/a", TWO), Closed(ONE, "closed")):
+        listeners.emit(event)
+    ears = Ears()
+    listeners.add(ears)
+    pool.run()
+    assert ears == [publishing("/a", TWO)]
