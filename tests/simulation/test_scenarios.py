@@ -11,7 +11,13 @@ from hubbub.simulation import list_scenarios, run
 SEEDS_SOAK = 1000
 SEEDS = 5
 # These cost a second or more each.
-FEWER = {"nak_implosion": 3, "slow_receiver": 2, "partition_long": 3, "crash": 3}
+FEWER = {
+    "nak_implosion": 3,
+    "slow_receiver": 2,
+    "partition_long": 3,
+    "crash": 3,
+    "discovery_large": 1,
+}
 
 REGRESSIONS = [
     (line.split()[0], int(line.split()[1]))
@@ -35,6 +41,13 @@ def test_every_seed_of_the_scenario_keeps_the_promises(scenario: str) -> None:
 @pytest.mark.parametrize(("scenario", "seed"), REGRESSIONS)
 def test_seed_that_failed_once_does_not_fail_again(scenario: str, seed: int) -> None:
     assert run(scenario, seed).failure == ""
+
+
+def test_hundred_nodes_with_a_thousand_topics_rest_at_less_than_200_bytes_a_second() -> None:
+    result = run("discovery_large", 37)  # A hundred nodes, all opened at once.
+    assert result.failure == ""
+    assert result.counts["heartbeat"] >= 400
+    assert 0 < result.counts["rest_bytes_per_second"] <= 200
 
 
 @pytest.mark.soak

@@ -533,6 +533,7 @@ class Core:
         )
         is_over = now >= self._linger_until_ns
         if not is_over and has_work:
+            self._goodbye_ns = None  # It is said again once that is done, and not due before.
             return
         if self._goodbye_ns is None or now >= self._goodbye_ns or is_over:
             self._goodbye_ns = now + GOODBYE_INTERVAL

@@ -12,17 +12,21 @@ from typing import Any
 from hubbub.protocol import core as core_module
 from hubbub.protocol.burst import Pipes
 from hubbub.protocol.cache import Cache
+from hubbub.protocol.declared import Declared, News
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Partial
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.sender import Sender
-from hubbub.protocol.topics import IncomingTopic
+from hubbub.protocol.state import State
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
+from hubbub.wire.control import Change
 from hubbub.wire.header import REFERS, Header
 
 Method = Callable[..., Any]
@@ -260,3 +264,53 @@ def references_not_followed(sound: Method) -> Method:
         sound(self, now, peer, header._replace(flags=header.flags & ~REFERS), *rest)
 
     return take_frame
+
+
+@_bug(Declared, "apply", "discovery")
+def missing_steps_passed_over(sound: Method) -> Method:
+    """Take what a peer declares anew without what came before it."""
+
+    def apply(self: Declared, change: Change) -> News | None:
+        if change.base > self.version:
+            self.version = change.base
+        news: News | None = sound(self, change)
+        return news
+
+    return apply
+
+
+@_bug(Peer, "hear_of", "discovery")
+def missed_change_never_asked_for(sound: Method) -> Method:
+    """Ask only strangers what they declare."""
+
+    def hear_of(self: Peer, version: int, now: int) -> None:
+        if not self.is_known:
+            sound(self, version, now)
+
+    return hear_of
+
+
+@_bug(State, "publish_no_more", "discovery")
+def closed_publisher_not_told(sound: Method) -> Method:
+    """Say of publishers only that they come."""
+
+    def publish_no_more(self: State, topic: OutgoingTopic) -> None:
+        del self.topics[topic.subject]
+
+    return publish_no_more
+
+
+@_bug(Matches, "go", "discovery")
+def matches_outlive_their_peer(sound: Method) -> Method:
+    """Tell that a peer left, and not what ended with it."""
+    return lambda self, peer: None
+
+
+@_bug(Matches, "refresh", "discovery")
+def only_new_publishers_matched(sound: Method) -> Method:
+    """Compare what is wanted with what is published only when something is published."""
+
+    def refresh(self: Matches) -> None:
+        self.is_stale = False
+
+    return refresh

@@ -8,6 +8,7 @@ while the machines run, so that memory cannot grow between two looks unseen.
 
 import itertools
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hubbub.events import Event, GapAbandoned, PeerJoined, PeerLeft
@@ -15,6 +16,7 @@ from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, RUN_TABLES_MAX, WI
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.simulation.awareness import Awareness
 from hubbub.simulation.world import World
 from hubbub.subjects import Matcher
 
@@ -26,6 +28,14 @@ _LOOK_EVERY: Final = 16  # Polls between two looks at all bounds.
 _IDLE_WAKES_MAX: Final = 20
 
 Place = tuple[bytes, int, str]  # Publisher id, incarnation, subject.
+
+
+@lru_cache(maxsize=4096)
+def _matcher_of(patterns: tuple[str, ...]) -> Matcher[None]:
+    matcher: Matcher[None] = Matcher()
+    for pattern in patterns:
+        matcher.add(pattern, None)
+    return matcher
 
 
 def place_of(source: Source, subject: str) -> Place:
@@ -122,6 +132,7 @@ class Ledger:
         # The first message published after a node began to want a subject.
         self.begins: dict[tuple[SimulatedNode, Place], int] = {}
         self.present: dict[SimulatedNode, set[Source]] = {}
+        self.awareness = Awareness(world)
         self.events: list[tuple[int, SimulatedNode, Event]] = []
         self.are_gaps_allowed = False
 
@@ -190,6 +201,7 @@ class Ledger:
         """Take in an event."""
         self.world.note(node.index, str(event))
         self.events.append((self.world.now, node, event))
+        self.awareness.reported(node, event)
         if isinstance(event, GapAbandoned):
             self._take_gap(node, event)
         elif isinstance(event, PeerJoined):
@@ -216,10 +228,7 @@ class Ledger:
     @staticmethod
     def is_subscribed(node: "SimulatedNode", subject: str) -> bool:
         """Tell whether a node wants a subject, as a matcher made for the question finds."""
-        matcher: Matcher[None] = Matcher()
-        for pattern in node.patterns:
-            matcher.add(pattern, None)
-        return bool(matcher.match(subject))
+        return bool(_matcher_of(tuple(node.patterns)).match(subject))
 
     def debts(self) -> Iterator[tuple[Publication, "SimulatedNode", int | None]]:
         """Name who should get what among those alive, and from where on its publisher owes it."""
@@ -314,7 +323,7 @@ class Ledger:
             )
             if publisher.is_alive and counted != len(wanting):
                 return f"{publisher.name} counts {counted} receivers of {subject}, not {wanting}"
-        return ""
+        return self.awareness.differing(self.nodes)
 
 
 class Bounds:

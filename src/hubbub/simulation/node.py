@@ -81,6 +81,7 @@ class SimulatedNode:
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
         self.patterns: dict[str, int] = {}
         self.topics: list[OutgoingTopic] = []
+        self.published: dict[str, int] = {}  # Subjects, by how many publishers.
         self.is_alive = True
         self.had_pipes = False
         self.is_listening = False  # To itself: its own subscriptions see its own messages.
@@ -137,11 +138,22 @@ class SimulatedNode:
         """Begin to publish a subject."""
         topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable)
         self.ledger.declared(self, topic)
-        self.topics.append(topic)
+        if topic not in self.topics:
+            self.topics.append(topic)
+        self.published[subject] = self.published.get(subject, 0) + 1
         if self.is_listening:
             topic.sinks = (self,)
         self._wake_at(self.world.now)
         return topic
+
+    def publish_no_more(self, topic: OutgoingTopic) -> None:
+        """Close a publisher."""
+        self.world.note(self.index, "publish no more", topic.subject)
+        self.published[topic.subject] -= 1
+        if not self.published[topic.subject]:
+            del self.published[topic.subject]
+        self.core.publish_no_more(self.now, topic)
+        self._wake_at(self.world.now)
 
     def publish(self, topic: OutgoingTopic, payload: bytes) -> bool:
         """Publish as the shell does; False: the backlog is full, and a real publish would wait."""

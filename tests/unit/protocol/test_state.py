@@ -286,6 +286,19 @@ def test_heartbeat_of_untold_changes_asks_nobody_to_ask() -> None:
     assert not lan.sent_of(WANT) and len(views(second, first)[1]) == 100
 
 
+def test_node_at_rest_sends_the_same_however_much_it_declares() -> None:
+    lan, (first, second) = settled(2)
+    for number in range(2000):
+        first.core.publish_on(lan.now, f"/{number}")
+    lan.run(2 * SECOND)
+    lan.sent.clear()
+    lan.run(10 * SECOND)
+    sizes = {
+        node: sum(len(each.data) for each in lan.sent if each.sender is node) for node in lan.nodes
+    }
+    assert sizes[first] == sizes[second] == 10 * 109
+
+
 def test_longest_subject_fits_into_the_smallest_frame() -> None:
     lan, (first, second) = settled(2, frame_bytes_max=FRAME_BYTES_MIN)
     subject = "/" + "x" * (SUBJECT_BYTES_MAX - 1)

@@ -1,6 +1,14 @@
 """The scenarios, a room a subject; each is one small function of a stage."""
 
-from hubbub.simulation.scenarios import hosts, links, loss, membership, swarm, traffic
+from hubbub.simulation.scenarios import (
+    discovery,
+    hosts,
+    links,
+    loss,
+    membership,
+    swarm,
+    traffic,
+)
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
-__all__ = ["SCENARIOS", "hosts", "links", "loss", "membership", "swarm", "traffic"]
+__all__ = ["SCENARIOS", "discovery", "hosts", "links", "loss", "membership", "swarm", "traffic"]
