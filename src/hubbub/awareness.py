@@ -92,7 +92,7 @@ def list_peers(driver: "Driver") -> tuple[RemotePeer, ...]:
     with driver.lock:
         # Only copied here: to describe a hundred thousand publications takes long.
         found = [
-            (peer, _sequences(peer), tuple(peer.declared.patterns),
+            (peer, _sequences(peer), peer.declared.sound_patterns(),
              tuple(peer.declared.publications.values()))
             for peer in driver.core.peers.values()
             if peer.is_present

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hubbub.cli import bench, doctor, ps, pub, simulate, sub, watch
+from hubbub.cli import bench, doctor, graph, info, ls, ps, pub, simulate, sub, watch
 from hubbub.cli.terminal import note
 from hubbub.errors import HubbubError
 
@@ -23,6 +23,9 @@ app.command("hz")(watch.hz)
 app.command("bw")(watch.bw)
 app.command("delay")(watch.delay)
 app.command("ps")(ps.ps)
+app.command("ls")(ls.ls)
+app.command("info")(info.info)
+app.command("graph")(graph.graph)
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import hubbub
+from hubbub.cli.looking import WAIT_S, Wait
 from hubbub.cli.options import Domain, Interface, Json, Log
 from hubbub.cli.screen import (
     UNKNOWN,
@@ -22,7 +23,6 @@ from hubbub.cli.terminal import plural, print_json
 from hubbub.limits import MS
 from hubbub.statistics import PeerStatistics
 
-WAIT_S = 0.3  # Several times what a node that is there takes to answer.
 _REFRESH_S = 1.0
 _ID_DIGITS = 6
 _COLUMNS = (
@@ -38,9 +38,7 @@ _COLUMNS = (
 
 
 def ps(
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
-    ] = WAIT_S,
+    wait: Wait = WAIT_S,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")
     ] = False,

@@ -14,7 +14,6 @@ from hubbub.wire import control
 from hubbub.wire.control import Change, Step
 
 _CHANGE_OVERHEAD_BYTES = 16
-_STEP_OVERHEAD_BYTES = 32
 
 
 class Announcer:
@@ -79,7 +78,7 @@ class Announcer:
         part: list[Step] = []
         room = full
         for step in steps:
-            size = _STEP_OVERHEAD_BYTES + len(step.name.encode()) + len(step.schema_name.encode())
+            size = len(control.encode(step))
             if size > room and part:
                 yield part
                 part, room = [], full

@@ -93,6 +93,10 @@ class Declared:
         """Tell whether the peer has declared something that we do not know."""
         return self.version < self.announced_version
 
+    def sound_patterns(self) -> tuple[str, ...]:
+        """Return the patterns, without malformed ones."""
+        return tuple(pattern for pattern, handle in self.patterns.items() if handle is not None)
+
     def collect(self, hello: Hello) -> tuple[list[str], list[Publication]] | None:
         """Take a part of a snapshot; return all of it when its newest version is complete."""
         snapshot = self._snapshot

@@ -37,9 +37,10 @@ from hubbub.wire.control import Hello, Publication
 from hubbub.wire.header import RELIABLE, split_key
 
 _KNOWN_MAX = 64
-_HELLO_OVERHEAD_BYTES = 512
+_KNOWN_BYTES = 5
+_HELLO_MARGIN_BYTES = 48  # Versions, numbers of parts and lists grow with what is declared.
 _PATTERN_OVERHEAD_BYTES = 3
-_PUBLICATION_OVERHEAD_BYTES = 32
+_PUBLICATION_OVERHEAD_BYTES = 17
 _REPLIES_BURST = 64
 
 
@@ -116,7 +117,8 @@ class Discovery:
 
     def take_hello(self, now: int, peer: Peer, hello: Hello, own_key: bytes) -> News | None:
         """Learn from a HELLO, and plan an answer; return what became known by it."""
-        if not hello.is_reply and crc32(own_key) not in hello.known:
+        # The first part tells whom it knows.
+        if not hello.is_reply and not hello.part and crc32(own_key) not in hello.known:
             self._plan_reply(now, peer)
         peer.introduce(hello)
         declared = peer.declared
@@ -198,9 +200,9 @@ class Discovery:
 
     def _hellos(self, *, is_reply: bool) -> list[bytes]:
         """Write who we are and what we declare, in as many parts as that takes."""
-        known = [] if is_reply else self._known()
-        parts = list(self._parts())
         base = self.introduction()
+        known = [] if is_reply else self._known()
+        parts = list(self._parts(len(control.encode(base)) + _HELLO_MARGIN_BYTES))
         return [
             control.encode(
                 Hello(
@@ -213,7 +215,7 @@ class Discovery:
                     len(parts),
                     patterns,
                     base.window_bytes,
-                    known,
+                    [] if part else known,
                     is_reply,
                     self.state.version,
                     publications,
@@ -222,22 +224,22 @@ class Discovery:
             for part, (patterns, publications) in enumerate(parts)
         ]
 
-    def _parts(self) -> Iterator[tuple[list[str], list[Publication]]]:
+    def _parts(self, overhead_bytes: int) -> Iterator[tuple[list[str], list[Publication]]]:
         """Split what we declare; the same version is always split at the same places."""
-        full = room = self.body_bytes_max - _HELLO_OVERHEAD_BYTES
+        full = self.body_bytes_max - overhead_bytes
+        room = full - _KNOWN_MAX * _KNOWN_BYTES  # Whom we know stands in the first part.
         patterns: list[str] = []
         publications: list[Publication] = []
         for pattern in self.state.interest.patterns:
             size = len(pattern.encode()) + _PATTERN_OVERHEAD_BYTES
-            if size > room and patterns:
+            if size > room and room < full:
                 yield patterns, []
                 patterns, room = [], full
             room -= size
             patterns.append(pattern)
         for publication in map(describe, self.state.topics.values()):
-            names = publication.subject + publication.schema_name
-            size = len(names.encode()) + _PUBLICATION_OVERHEAD_BYTES
-            if size > room and (patterns or publications):
+            size = _size_of(publication)
+            if size > room and room < full:
                 yield patterns, publications
                 patterns, publications, room = [], [], full
             room -= size
@@ -247,3 +249,9 @@ class Discovery:
     def _known(self) -> list[int]:
         known = [crc32(peer.key) for peer in self.peers.values() if peer.is_known]
         return known[-_KNOWN_MAX:]
+
+
+def _size_of(publication: Publication) -> int:
+    """Say how large a publication is in a HELLO, whatever its sequence is by then."""
+    names = publication.subject + publication.schema_name
+    return len(names.encode()) + _PUBLICATION_OVERHEAD_BYTES + (8 if publication.schema_hash else 0)

@@ -202,6 +202,7 @@ class Membership:
             del self.peers[peer.key]
             return
         peer.lost_ns = now
+        peer.want_ns = None  # It will be asked when it is heard again.
         self.discovery.forgive(peer.source.id)
         self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
         self.matches.go(peer)

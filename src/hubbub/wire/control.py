@@ -361,8 +361,8 @@ _declarations: Final = msgspec.msgpack.Decoder(list[Topic])
 Body = TypeVar("Body", Hello, Grant, Want, Goodbye, Change)
 
 
-def encode(body: Hello | Grant | Want | Goodbye | Change) -> bytes:
-    """Make the body of a control frame that carries names and lists."""
+def encode(body: Hello | Grant | Want | Goodbye | Change | Step) -> bytes:
+    """Make the body of a control frame that carries names and lists, or a step of one."""
     return _encoder.encode(body)
 
 

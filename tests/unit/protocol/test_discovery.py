@@ -3,13 +3,22 @@
 from random import Random
 
 from hubbub.events import PeerJoined, PeerLeft
-from hubbub.limits import DEPARTED_MAX, MS, OPENING, PEERS_MAX, SECOND, STRANGERS_MAX
+from hubbub.limits import (
+    DEPARTED_MAX,
+    FRAME_BYTES_MIN,
+    MS,
+    OPENING,
+    PEERS_MAX,
+    SECOND,
+    STRANGERS_MAX,
+    SUBJECT_BYTES_MAX,
+)
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.state import State
 from hubbub.wire import control
 from hubbub.wire.control import Hello
-from hubbub.wire.header import CHANGE, HEADER_BYTES, HELLO, WANT
+from hubbub.wire.header import CHANGE, HEADER_BYTES, HELLO, TAG_BYTES, WANT
 from tests.harness import Lan, lose_first, lose_share
 
 BASE = Hello("me", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], False)
@@ -100,6 +109,21 @@ def test_long_state_comes_in_parts_that_fit_and_is_complete_in_any_order() -> No
     assert results[:-1] == [None] * (len(parts) - 1)
     assert results[-1] is not None
     assert sorted(results[-1][0]) == sorted(discovery.state.interest.patterns)
+
+
+def test_hello_with_many_known_peers_and_the_longest_pattern_fits_the_smallest_frame() -> None:
+    body_bytes_max = FRAME_BYTES_MIN - HEADER_BYTES - TAG_BYTES
+    discovery, sent = make(body_bytes_max=body_bytes_max)
+    for number in range(100):
+        peer = discovery.find(number.to_bytes(20, "big"), ("h", 1), 0)
+        assert peer is not None
+        peer.is_known = True
+    for letter in "abc":
+        discovery.state.want("/" + letter * (SUBJECT_BYTES_MAX - 1))
+    discovery.advance(0)
+    assert max(map(len, sent)) <= body_bytes_max
+    hellos = [control.decode(Hello, body) for body in sent]
+    assert [len(hello.known) for hello in hellos if hello is not None] == [64, 0, 0, 0]
 
 
 def test_answers_to_a_flood_are_limited() -> None:

@@ -314,10 +314,10 @@ def test_longest_subject_fits_into_the_smallest_frame() -> None:
 def test_own_state_is_split_the_same_way_while_it_is_the_same() -> None:
     lan, (first, _) = settled(2)
     topics = [first.core.publish_on(lan.now, f"/{number}") for number in range(200)]
-    before = [len(publications) for _, publications in first.core.discovery._parts()]
+    before = [len(publications) for _, publications in first.core.discovery._parts(200)]
     for topic in topics:
         topic.next_sequence += 2**40
-    assert [len(publications) for _, publications in first.core.discovery._parts()] == before
+    assert [len(publications) for _, publications in first.core.discovery._parts(200)] == before
 
 
 def test_closing_one_of_two_publishers_leaves_the_other() -> None:

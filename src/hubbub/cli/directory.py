@@ -1,0 +1,96 @@
+"""What nodes declare, put together by subject: who publishes it, and who wants it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hubbub.awareness import RemotePeer, RemotePublisher
+from hubbub.subjects import Matcher, is_subject, matches
+
+EVERYTHING = "/..."
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A node that wants a subject, and by which of its patterns."""
+
+    node: RemotePeer
+    patterns: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Topic:
+    """A subject with everybody at both ends."""
+
+    subject: str
+    publishers: list[RemotePublisher] = field(default_factory=list)
+    subscribers: list[Subscriber] = field(default_factory=list)
+
+    @property
+    def types(self) -> list[str]:
+        """Return the names of the types it is published as; an empty one is plain bytes."""
+        return sorted({one.schema for one in self.publishers})
+
+
+def list_topics(nodes: Iterable[RemotePeer], pattern: str = EVERYTHING) -> list[Topic]:
+    """Return the topics that match a pattern, by subject.
+
+    A subject that nobody publishes is one, too, if somebody wants just that, or if `pattern` is
+    just that and somebody wants it by a wildcard.
+    """
+    nodes = sorted(nodes, key=_order)
+    topics: dict[str, Topic] = {pattern: Topic(pattern)} if is_subject(pattern) else {}
+    for node in nodes:
+        for publication in node.publications:
+            _topic_of(topics, publication.subject).publishers.append(publication)
+        for wanted in filter(is_subject, node.patterns):
+            _topic_of(topics, wanted)
+    matcher: Matcher[tuple[RemotePeer, str]] = Matcher()
+    for node in nodes:
+        for wanted in node.patterns:
+            matcher.add(wanted, (node, wanted))
+    chosen = [topics[subject] for subject in sorted(topics) if matches(pattern, subject)]
+    for topic in chosen:
+        topic.subscribers = _subscribers(matcher.match(topic.subject))
+    return [topic for topic in chosen if topic.publishers or topic.subscribers]
+
+
+def _topic_of(topics: dict[str, Topic], subject: str) -> Topic:
+    return topics.setdefault(subject, Topic(subject))
+
+
+def _subscribers(found: Iterable[tuple[RemotePeer, str]]) -> list[Subscriber]:
+    patterns: dict[RemotePeer, list[str]] = {}
+    for node, pattern in found:
+        patterns.setdefault(node, []).append(pattern)
+    return [Subscriber(node, tuple(each)) for node, each in patterns.items()]
+
+
+def _order(node: RemotePeer) -> tuple[str, bytes, str]:
+    return node.node.name, node.node.id, node.channel
+
+
+def publisher_fields(one: RemotePublisher) -> dict[str, Any]:
+    """Describe a publisher for programs."""
+    return {
+        **_place_fields(one),
+        "type": one.schema or None,
+        "reliable": one.is_reliable,
+        "sequence": one.sequence,
+    }
+
+
+def subscriber_fields(one: Subscriber) -> dict[str, Any]:
+    """Describe a subscriber for programs."""
+    return {**_place_fields(one.node), "patterns": list(one.patterns)}
+
+
+def _place_fields(one: RemotePublisher | RemotePeer) -> dict[str, Any]:
+    return {
+        "name": one.node.name,
+        "id": one.node.id.hex(),
+        "host": one.host,
+        "pid": one.pid,
+        "link": one.link,
+        "channel": one.channel,
+    }

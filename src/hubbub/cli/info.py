@@ -1,0 +1,84 @@
+"""`hubbub info`: everybody at both ends of one subject."""
+
+from typing import Annotated, Any
+
+import typer
+
+import hubbub
+from hubbub.cli.directory import Topic, list_topics, publisher_fields, subscriber_fields
+from hubbub.cli.looking import WAIT_S, Wait, describe_place, look
+from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table
+from hubbub.cli.terminal import print_json
+
+_PLACE = ("node", "host", "pid", "link")
+_TEXTS = ("node", "host", "link", "type", "delivery", "by")
+
+
+def info(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A subject, no pattern.")],
+    wait: Wait = WAIT_S,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    log: Log = None,
+) -> None:
+    """Show who publishes a subject, and who wants it, by which pattern.
+
+    Exits with 1 when nobody does either.
+    """
+    hubbub.check_subject(subject)
+
+    def show(node: hubbub.Node, screen: Screen) -> int:
+        topic = _find(node, subject)
+        if as_json:
+            print_json(_fields(topic))
+        if not topic.publishers and not topic.subscribers:
+            screen.note(f"nobody publishes or wants {subject} {describe_place(node)}")
+            return 1
+        if not as_json:
+            screen.show(_lines(topic, screen.width))
+        if len(topic.types) > 1:
+            names = ", ".join(name or "plain bytes" for name in topic.types)
+            screen.note(f"the publishers of {subject} do not agree on its type: {names}")
+        return 0
+
+    look(domain, interface, log, wait, show)
+
+
+def _find(node: hubbub.Node, subject: str) -> Topic:
+    return next(iter(list_topics(node.peers(), subject)), Topic(subject))
+
+
+def _lines(topic: Topic, width: int | None) -> list[str]:
+    lines = []
+    if topic.publishers:
+        rows = [
+            (str(one.node), one.host, str(one.pid), one.link, one.schema or UNKNOWN,
+             "reliable" if one.is_reliable else "best effort", f"{one.sequence:,}")
+            for one in topic.publishers
+        ]  # fmt: skip
+        columns = _columns(*_PLACE, "type", "delivery", "sequence")
+        lines += ["publishers", *table(columns, rows, width)]
+    if topic.publishers and topic.subscribers:
+        lines.append("")
+    if topic.subscribers:
+        rows_of_subscribers = [
+            (str(one.node.node), one.node.host, str(one.node.pid), one.node.link,
+             ", ".join(one.patterns))
+            for one in topic.subscribers
+        ]  # fmt: skip
+        lines += ["subscribers", *table(_columns(*_PLACE, "by"), rows_of_subscribers, width)]
+    return lines
+
+
+def _columns(*titles: str) -> list[Column]:
+    return [Column(title, is_number=title not in _TEXTS) for title in titles]
+
+
+def _fields(topic: Topic) -> dict[str, Any]:
+    return {
+        "subject": topic.subject,
+        "publishers": [publisher_fields(one) for one in topic.publishers],
+        "subscribers": [subscriber_fields(one) for one in topic.subscribers],
+    }

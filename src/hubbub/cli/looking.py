@@ -1,0 +1,49 @@
+"""What commands have in common that look around, show what they see, and end."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+import hubbub
+from hubbub.cli.screen import Screen, write_until_the_end
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.terminal import plural
+
+WAIT_S = 0.3  # Several times what a node that is there takes to answer.
+
+Wait = Annotated[
+    float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
+]
+Pattern = Annotated[
+    str, typer.Argument(metavar="[PATTERN]", help='"*" is one level, a last "..." the rest.')
+]
+
+
+def look(
+    domain: str | None,
+    interface: str | None,
+    log: str | None,
+    wait_s: float,
+    show: Callable[[hubbub.Node, Screen], int],
+) -> None:
+    """Open a node, wait until the others have answered, and exit with what `show` returns."""
+    with open_node(domain, interface, log) as node:
+        code = write_until_the_end(lambda: _show(node, wait_s, show))
+    raise typer.Exit(code)
+
+
+def _show(node: hubbub.Node, wait_s: float, show: Callable[[hubbub.Node, Screen], int]) -> int:
+    try:
+        time.sleep(wait_s)
+        return show(node, Screen())
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def describe_place(node: hubbub.Node) -> str:
+    """Say where was looked, and how many others are there."""
+    channels = ", ".join(channel.name for channel in node.channels)
+    others = plural(len(node.peers()), "other node")
+    return f"in domain {node.domain} on {channels} ({others})"
