@@ -265,8 +265,8 @@ class Attacker:
                 self._edge(32),
                 [self._edge(32)],
                 self.random.random() < 0.5,
-                self.random.choice([0, 1, 2, self._edge(64)]),
-                [
+                version=self.random.choice([0, 1, 2, self._edge(64)]),
+                publications=[
                     Publication(
                         subject[:1024],
                         self.random.choice([1, 3, self._edge(16)]),

@@ -78,8 +78,8 @@ heartbeats = st.builds(
 )
 hellos = st.builds(
     Hello, names, names, u32, texts, u64, u16, u16, st.lists(texts, max_size=4), u32,
-    st.lists(u32, max_size=4), st.booleans(), u64,
-    st.lists(st.builds(Publication, texts, u16, texts, u64, u64), max_size=3),
+    st.lists(u32, max_size=4), st.booleans(), version=u64,
+    publications=st.lists(st.builds(Publication, texts, u16, texts, u64, u64), max_size=3),
 )  # fmt: skip
 grants = st.builds(
     Grant, keys, u32, st.booleans(), u64, u16, u16, u32,

@@ -77,7 +77,8 @@ _SKIP = Skip(OTHER, [(900, 5)])
 _LOST = Lost(OTHER, "too_slow", [(1000, 2)], [(16, 7, 2), (17, 9, 1)])
 _HELLO = Hello(
     "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/..."], 1 << 20, [1, 2**31],
-    False, 9, [Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
+    False, version=9,
+    publications=[Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
 )  # fmt: skip
 _CHANGE = Change(9, [
     Step(PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0),

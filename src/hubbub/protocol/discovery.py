@@ -217,8 +217,8 @@ class Discovery:
                     base.window_bytes,
                     [] if part else known,
                     is_reply,
-                    self.state.version,
-                    publications,
+                    version=self.state.version,
+                    publications=publications,
                 )
             )
             for part, (patterns, publications) in enumerate(parts)

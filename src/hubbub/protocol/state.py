@@ -1,7 +1,7 @@
 """What this node declares: the patterns it wants, the subjects it publishes, and what changed.
 
 Every change is one step of the version. So what changed between two versions is a slice of the list
-of steps, slices may overlap, and who has some of one takes the rest of it (decision 0014). Grants
+of steps, slices may overlap, and who has some of one takes the rest of it (decision 0017). Grants
 answer what is wanted, so the version of the interest is the one at which that changed last.
 """
 
