@@ -54,7 +54,7 @@ def test_subscription_knows_its_publishers_before_they_publish(links: list[str])
         assert node.subscribe("/nothing").publishers() == ()
 
 
-@pytest.mark.parametrize("links", LINKS, ids=["multicast", "local"])
+@pytest.mark.parametrize("links", [*LINKS, ["inproc", "multicast"]], ids=lambda links: links[0])
 def test_publisher_is_known_at_once_and_gone_at_once(links: list[str]) -> None:
     place, waits_s = fresh_place(), []
     with place.open("s", links=links) as node, place.open("p", links=links) as other:
@@ -110,7 +110,7 @@ def told(events: Events) -> list[tuple[str, str]]:
     return [(type(one).__name__, one.subject) for one in list(events) if isinstance(one, MATCHES)]
 
 
-@pytest.mark.parametrize("links", LINKS, ids=["multicast", "local"])
+@pytest.mark.parametrize("links", [*LINKS, ["inproc", "multicast"]], ids=lambda links: links[0])
 def test_both_ends_hear_of_their_matches_and_of_nobody_elses(links: list[str]) -> None:
     place = fresh_place()
     p, q, s, t = Events(), Events(), Events(), Events()
