@@ -103,6 +103,9 @@ GRANT_INTERVAL_CEILING: Final = 500 * MS
 PEERS_MAX: Final = 4096
 STRANGERS_MAX: Final = 512
 DEPARTED_MAX: Final = 1024
+INDEX_MAX: Final = 0x7FFF  # Of a node in the register; far more than there may be peers.
+# Who must take another index first hears of others that must, so that they do not take the same.
+INDEX_PATIENCE: Final = 20 * MS
 PATTERNS_MAX: Final = 65_536
 # What is kept of the declared state of one peer; the rest is counted.
 PUBLICATIONS_MAX: Final = 65_536
@@ -113,6 +116,9 @@ STEPS_MAX: Final = 8192  # Of our own declared state, to be told; more, and the 
 LINGER: Final = 1 * SECOND
 GOODBYE_INTERVAL: Final = 5 * MS
 GOODBYE_REPEATS: Final = 4
+
+# A stream left with one receiver goes straight to it only after so long without another.
+STRAIGHT_CALM: Final = 10 * SECOND
 
 # Pipes. A frame of this size still goes by UDP, in fragments, where a pipe has ended.
 PIPE_FRAME_BYTES: Final = 60_000
@@ -153,5 +159,6 @@ assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX
 assert OPENING <= 50 * MS
 assert ANNOUNCE_SPACING < ANNOUNCE_INTERVAL
 assert ANNOUNCE_REPEATS * ANNOUNCE_INTERVAL <= WANT_INTERVAL
+assert PEERS_MAX < INDEX_MAX
 assert SEGMENT_STRIDE_MIN <= FRAME_BYTES_MIN // 2
 assert DELIVERY_SLICE < DELIVERY_OVERDUE

@@ -219,7 +219,8 @@ class Attacker:
             Tail(self.random.choice([1, 3, 9]), self._frame_number(), self._edge(16), True)
             for _ in range(self.random.choice([0, 1, 2, 255]))
         ]
-        return control.encode_heartbeat(Heartbeat(self._edge(64), self._edge(32), tails))
+        index = self.random.choice([-32_768, -2, -1, 0, 5, 63, 64, 32_767])
+        return control.encode_heartbeat(Heartbeat(self._edge(64), self._edge(32), tails, index))
 
     def _status(self) -> bytes:
         first, second = sorted([self._frame_number(), self._frame_number()])
@@ -276,6 +277,7 @@ class Attacker:
                     )
                     for subject in self.random.choices(SUBJECTS, k=self.random.choice([0, 1, 5]))
                 ],
+                index=self.random.choice([-(2**40), -2, -1, 0, 5, 63, 64, 2**16, 2**40]),
             )
         )
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.limits import (
+    INDEX_MAX,
     MESSAGE_BYTES_MAX,
     MISSING_FRAMES_MAX,
     NODE_NAME_BYTES_MAX,
@@ -73,13 +74,16 @@ statuses = st.builds(
     ),
     keys, u32, u64, st.tuples(u64, u64), u32, u32, u32,
 )  # fmt: skip
+indices = st.integers(-1, INDEX_MAX)
 heartbeats = st.builds(
-    Heartbeat, u64, u32, st.lists(st.builds(Tail, u16, u64, u16, st.booleans()), max_size=5)
-)
+    Heartbeat, u64, u32, st.lists(st.builds(Tail, u16, u64, u16, st.booleans()), max_size=5),
+    indices,
+)  # fmt: skip
 hellos = st.builds(
     Hello, names, names, u32, texts, u64, u16, u16, st.lists(texts, max_size=4), u32,
     st.lists(u32, max_size=4), st.booleans(), version=u64,
     publications=st.lists(st.builds(Publication, texts, u16, texts, u64, u64), max_size=3),
+    index=indices,
 )  # fmt: skip
 grants = st.builds(
     Grant, keys, u32, st.booleans(), u64, u16, u16, u32,

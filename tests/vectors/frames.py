@@ -41,7 +41,10 @@ STRIDE = 1274
 
 
 class Vector(NamedTuple):
-    """A frame: what stands in its header, its body, and what that body must decode to."""
+    """A frame: what stands in its header, its body, and what that body must decode to.
+
+    `receivers` are receiver field and bitmap; None: not known, so the bitmap is open.
+    """
 
     kind: int
     flags: int
@@ -50,6 +53,7 @@ class Vector(NamedTuple):
     body: bytes
     value: Any
     decode: Callable[[bytes], Any]
+    receivers: tuple[int, int] | None = None
 
 
 def _data(body: bytes) -> Any:
@@ -70,7 +74,7 @@ _BATCH = batch.Batch(
 _DECLARING = batch.Batch([(16, 7, 1)], [b"21.5"], (10**18,), control.encode_declarations([TOPIC]))
 _SEGMENT = batch.Segment(16, 8, 10**18, 3000, 2 * STRIDE, STRIDE, bytes(range(226)) * 2)
 _STATUS = Status(OTHER, 3, 5, 1000, 1010, 1 << 20, SENT_US, 250)
-_HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)])
+_HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)], 6)
 _NAK_RANGES = Nak(OTHER, [(1000, 3), (2**40, 1)])
 _NAK_BITMAP = Nak(OTHER, [(1000, 1), (1002, 2), (1009, 1)])
 _SKIP = Skip(OTHER, [(900, 5)])
@@ -79,6 +83,7 @@ _HELLO = Hello(
     "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/..."], 1 << 20, [1, 2**31],
     False, version=9,
     publications=[Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
+    index=6,
 )  # fmt: skip
 _CHANGE = Change(9, [
     Step(PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0),
@@ -92,7 +97,7 @@ _GRANT = Grant(
 VECTORS = {
     "data": Vector(
         header.DATA, 0, 1, 1000, batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns),
-        _BATCH, _data,
+        _BATCH, _data, (header.MANY, 0x8000_0000_0000_0025),
     ),
     "data-declares": Vector(
         header.DATA, header.DECLARES | header.ASK, 1, 1001, batch.encode(*_DECLARING), _DECLARING,
@@ -104,7 +109,7 @@ VECTORS = {
     ),
     "segment": Vector(
         header.SEGMENT, 0, 1, 1002, batch.encode_segment_head(*_SEGMENT[:-1]) + _SEGMENT.data,
-        _SEGMENT, _segment,
+        _SEGMENT, _segment, (5, 1 << 5),
     ),
     "heartbeat": Vector(
         header.HEARTBEAT, 0, 0, 0, control.encode_heartbeat(_HEARTBEAT), _HEARTBEAT,
@@ -138,10 +143,18 @@ VECTORS = {
 }  # fmt: skip
 
 
+def read_receivers(vector: Vector) -> tuple[int, int, int]:
+    """Return flags, receiver field and bitmap of a vector."""
+    if vector.receivers is None:
+        return vector.flags | header.OPEN_BITMAP, header.MANY, 0
+    return vector.flags, *vector.receivers
+
+
 def encode(vector: Vector) -> bytes:
     """Make the frame of a vector."""
+    flags, receiver, bitmap = read_receivers(vector)
     shared = header.prefix(
-        vector.kind, vector.flags | header.OPEN_BITMAP, vector.stream, DOMAIN, KEY, HOP_LIMIT
+        vector.kind, flags, vector.stream, DOMAIN, KEY, HOP_LIMIT, receiver, bitmap
     )
     finished = header.finish(shared, vector.sequence, PACKET, SENT_US, vector.body)
     return finished + vector.body

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from hubbub.limits import (
+    INDEX_MAX,
     MISSING_FRAMES_MAX,
     NAK_BITMAP_BITS_MAX,
     NAK_RANGES_MAX,
@@ -20,12 +21,13 @@ from hubbub.limits import (
     SUBJECT_BYTES_MAX,
 )
 from hubbub.wire.batch import Run, decode_runs, encode_run
-from hubbub.wire.header import KEY_BYTES
+from hubbub.wire.header import KEY_BYTES, NO_INDEX
 
 # msgspec reads integers up to 2**64 - 1 but states bounds only up to 2**63 - 1.
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 U16 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
+Index = Annotated[int, msgspec.Meta(ge=NO_INDEX, le=INDEX_MAX)]
 # What nodes call themselves is shown to people: no control characters, no end of line.
 Name = Annotated[
     str, msgspec.Meta(max_length=NODE_NAME_BYTES_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")
@@ -37,7 +39,7 @@ _STATUS: Final = Struct("!20sIQQQIII")
 _NAK: Final = Struct("!20sBQH")
 _RANGE: Final = Struct("!QI")
 RANGE_BYTES: Final = _RANGE.size
-_HEARTBEAT: Final = Struct("!QIB")
+_HEARTBEAT: Final = Struct("!QIhB")
 _TAIL: Final = Struct("!HQHB")
 _LOST: Final = Struct("!BH")
 
@@ -82,32 +84,34 @@ class Tail(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """I am alive, my declared state has this version, my streams end here."""
+    """I am alive, my declared state has this version, my streams end here, this is my index."""
 
     version: int
     grtt_us: int
     tails: list[Tail]
+    node_index: int = NO_INDEX
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     """Make the body of a HEARTBEAT."""
-    head = _HEARTBEAT.pack(heartbeat.version, heartbeat.grtt_us, len(heartbeat.tails))
-    return head + b"".join(_TAIL.pack(*tail) for tail in heartbeat.tails)
+    version, grtt_us, tails, index = heartbeat
+    head = _HEARTBEAT.pack(version, grtt_us, index, len(tails))
+    return head + b"".join(_TAIL.pack(*tail) for tail in tails)
 
 
 def decode_heartbeat(body: bytes) -> Heartbeat | None:
     """Decode the body of a HEARTBEAT."""
     if len(body) < _HEARTBEAT.size:
         return None
-    version, grtt_us, count = _HEARTBEAT.unpack_from(body)
+    version, grtt_us, index, count = _HEARTBEAT.unpack_from(body)
     end = _HEARTBEAT.size + count * _TAIL.size
-    if len(body) < end:
+    if len(body) < end or index < NO_INDEX:
         return None
     tails = [
         Tail(stream, sequence, receivers, bool(asking))
         for stream, sequence, receivers, asking in _TAIL.iter_unpack(body[_HEARTBEAT.size : end])
     ]
-    return Heartbeat(version, grtt_us, tails)
+    return Heartbeat(version, grtt_us, tails, index)
 
 
 class Nak(NamedTuple):
@@ -266,6 +270,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     is_reply: bool
     version: U64 = 0
     publications: list[Publication] = []
+    index: Index = NO_INDEX
 
 
 # What one step of a declared state is; a step of another kind only counts.

@@ -55,6 +55,8 @@ STREAMS: Final = (RELIABLE, BEST_EFFORT)
 
 NOBODY: Final = -2
 MANY: Final = -1
+NO_INDEX: Final = -1  # Of a node that has not taken one yet, or not said which.
+BITMAP_BITS: Final = 64
 
 _HEADER: Final = Struct("!HBBHBBHI20siQQQII")
 _PREFIX: Final = Struct("!HBBHBBHI20siQ")

@@ -86,7 +86,7 @@ def test_heartbeat_with_fewer_tails_than_it_says_is_refused() -> None:
     heartbeat = control.Heartbeat(1, 2, [control.Tail(1, 5, 1, True)])
     body = bytearray(control.encode_heartbeat(heartbeat))
     assert control.decode_heartbeat(bytes(body)) == heartbeat
-    body[12] = 2
+    body[14] = 2
     assert control.decode_heartbeat(bytes(body)) is None
 
 

@@ -14,6 +14,7 @@ from tests.vectors.frames import (
     VECTORS,
     encode,
     golden,
+    read_receivers,
 )
 
 names = pytest.mark.parametrize("name", VECTORS)
@@ -28,9 +29,10 @@ def test_values_encode_to_the_golden_bytes(name: str) -> None:
 def test_golden_header_decodes_to_its_values(name: str) -> None:
     vector, frame = VECTORS[name], golden(name)
     decoded = header.decode(frame)
+    flags, receiver, bitmap = read_receivers(vector)
     assert decoded._replace(checksum=0) == header.Header(
-        header.MAGIC, header.VERSION, vector.kind, vector.flags | header.OPEN_BITMAP, HOP_LIMIT, 0,
-        vector.stream, DOMAIN, KEY, header.MANY, 0, vector.sequence, PACKET, SENT_US, 0,
+        header.MAGIC, header.VERSION, vector.kind, flags, HOP_LIMIT, 0,
+        vector.stream, DOMAIN, KEY, receiver, bitmap, vector.sequence, PACKET, SENT_US, 0,
     )  # fmt: skip
     assert header.is_intact(frame, 0, len(frame), decoded.checksum)
 
