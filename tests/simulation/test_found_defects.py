@@ -23,7 +23,7 @@ from hubbub.wire.control import (
     decode_declarations,
     encode_declarations,
 )
-from hubbub.wire.header import BEST_EFFORT, DECLARES, GRANT, HELLO, RELIABLE
+from hubbub.wire.header import BEST_EFFORT, DECLARES, GRANT, HELLO, LOST, RELIABLE
 
 SOURCE = Source("a", bytes(12), 1)
 
@@ -291,3 +291,24 @@ def test_incomplete_large_message_of_best_effort_is_not_reported_when_a_grant_co
     receiver.accept_segment(0, 2, last, 0, len(last), 0, out)
     receiver.release_held(0, out)
     assert receiver.holes == [] and out == []
+
+
+def test_frame_read_together_with_the_loss_of_its_topics_name_is_kept_for_the_grant() -> None:
+    stage, publisher, subscriber = make_pair(cache_bytes=1000)
+    stage.ledger.are_gaps_allowed = True
+    stage.network.block([publisher.index], [subscriber.index])
+    topic = publisher.publish_on("/t/new")
+    for _ in range(5):
+        publisher.publish(topic, bytes(500))
+        stage.world.run_for(20 * MS)
+    stage.network.unblock()
+
+    def is_lost(source: SimulatedNode, target: SimulatedNode, frame: bytes) -> bool:
+        if frame[KIND_OFFSET] == LOST:
+            subscriber.stop_for(1 * MS)  # So that it reads the repair behind it at once, too.
+        return False
+
+    stage.network.drop = is_lost
+    stage.settle()
+    (publication,) = (p for p in stage.ledger.publications.values() if p.topic is topic)
+    assert stage.ledger.reception(publication, subscriber).next == 6

@@ -125,8 +125,10 @@ class Incoming:
             self.endpoint.report_gap(peer.source, None, first, last, reason)
         receiver.holes.clear()
         receiver.blind_holes.clear()
-        self.wants_grant = self.wants_grant or receiver.has_lost_names
-        receiver.has_lost_names = False
+        if receiver.has_lost_names:
+            # What comes before it is asked for has no name, but may get one: it must be kept.
+            self.wants_grant = receiver.is_awaiting_grant = True
+            receiver.has_lost_names = False
 
     def take_tail(self, now: int, peer: Peer, tail: Tail, grtt_us: int, sent_us: int) -> None:
         """Learn from a heartbeat where a stream ends."""
