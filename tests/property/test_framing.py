@@ -36,7 +36,7 @@ def test_frames_fit_and_hold_every_message_once_in_order(
         framer.add(topics[place], bytes(size), 0)
     held: dict[int, list[int]] = {topic.number: [] for topic in topics}
     while (made := framer.next_body(0, 0)) is not None:
-        body, _ = made
+        body, *_ = made
         assert body_bytes(body) <= framer.body_bytes_max
         if isinstance(body, bytes):
             decoded = batch.decode(body, 0, len(body))

@@ -85,7 +85,7 @@ def test_topic_that_begins_with_a_large_message_is_declared_from_that_message_on
         framer.add(topic, bytes(size), 0)
     declared = {}
     while (made := framer.next_body(0, 0)) is not None:
-        body, flags = made
+        body, flags, _ = made
         if flags & DECLARES:
             assert isinstance(body, bytes)
             frame = batch.decode(body, 0, len(body))

@@ -29,6 +29,7 @@ from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.register import Register
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.state import State
@@ -47,6 +48,7 @@ from hubbub.wire.header import (
     MAGIC,
     MAJOR,
     NAK,
+    NO_INDEX,
     OPEN_BITMAP,
     REFUSES,
     SEALED,
@@ -62,6 +64,7 @@ from hubbub.wire.header import (
 
 _VERSION_SOURCES_MAX = 256
 _EARLY_GRANTS_MAX = 64
+_PLAIN = (0, OPEN_BITMAP)
 
 
 class Core:
@@ -91,7 +94,10 @@ class Core:
         window = settings.window_bytes or min(window_bytes, WINDOW_BYTES)
         window = min(max(window, WINDOW_BYTES_MIN), 0xFFFF_FFFF)
         body_bytes_max = frame_bytes_max - HEADER_BYTES - TAG_BYTES
-        self.incoming = Incoming(self.endpoint, self.interest, window, body_bytes_max)
+        self.register = Register(self.endpoint.key)
+        self.incoming = Incoming(
+            self.endpoint, self.interest, self.register, window, body_bytes_max
+        )
         self.outgoing = Outgoing(
             self.endpoint, frame_bytes_max, burst_bytes_max,
             first_frame=first_frame, first_message=first_message,
@@ -102,12 +108,12 @@ class Core:
             lambda body: self.endpoint.send(None, CHANGE, 0, body), body_bytes_max,
             int(settings.heartbeat_ms * MS),
         )  # fmt: skip
-        self.peers = self.discovery.peers
+        self.peers = self.register.peers = self.discovery.peers
         self._hold(is_held=True)
         self.matches = Matches(self.endpoint, self.state)
         self.membership = Membership(
             self.endpoint, self.discovery, self.matches, self.incoming, self.outgoing,
-            self.express, self._changed,
+            self.express, self._changed, self._take_index,
         )  # fmt: skip
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._foreign: set[Address] = set()
@@ -345,9 +351,10 @@ class Core:
             self.membership.welcome_back(now, peer)
         kind = header.kind
         if kind in (DATA, SEGMENT):
-            self.incoming.take_frame(now, peer, header, buffer, start, end)
+            is_for_us = self.incoming.take_frame(now, peer, header, buffer, start, end)
             self._watch_streams(peer)
-            if header.flags == OPEN_BITMAP and end - start == len(buffer):
+            is_plain = is_for_us and header.flags in _PLAIN
+            if is_plain and end - start == len(buffer):
                 self._open_lane(peer, header, buffer, start, source)
             return
         self.express.close()
@@ -393,9 +400,16 @@ class Core:
         if heartbeat is None:
             return False
         peer.hear_of(heartbeat.version, now)
+        self._take_index(now, peer, heartbeat.node_index)
         for tail in heartbeat.tails:
             self.incoming.take_tail(now, peer, tail, heartbeat.grtt_us, header.sent_us)
         return True
+
+    def _take_index(self, now: int, peer: Peer, index: int) -> None:
+        """Learn which index a peer has; one that does not say which keeps the one it had."""
+        if index not in (NO_INDEX, peer.index):
+            self.outgoing.grants.renumber(peer, index)
+        self.register.hear(now, peer)
 
     def _take_status(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         status = control.decode_status(body)
@@ -468,6 +482,8 @@ class Core:
         if self.matches.is_stale:
             self.matches.refresh()
         self._open(now)
+        if self.register.advance(now):
+            self.discovery.heartbeat_ns = now
         if now >= self.membership.sweep_ns:
             self.membership.sweep(now)
         peers = list(self.peers.values())
@@ -487,7 +503,7 @@ class Core:
         """Return when something is due, as far as it concerns these peers or all."""
         times = [
             self.membership.sweep_ns, self.discovery.deadline(), self.incoming.deadline(peers),
-            self.outgoing.deadline(now, peers), self._goodbye_ns,
+            self.outgoing.deadline(now, peers), self._goodbye_ns, self.register.due_ns,
         ]  # fmt: skip
         times += [peer.want_ns for peer in peers]
         if self.outgoing.reliable.is_held:
@@ -500,6 +516,7 @@ class Core:
         """End the opening: everybody here has had the time to say what it wants."""
         if self.outgoing.reliable.is_held and now >= self.discovery.opens_ns:
             self._hold(is_held=False)
+            self.register.open(now)
 
     def _hold(self, *, is_held: bool) -> None:
         for sender in self.outgoing.senders.values():
@@ -520,8 +537,9 @@ class Core:
     def _send_heartbeat(self, now: int) -> None:
         self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
         heartbeat = Heartbeat(
-            self.discovery.announcer.told, self.outgoing.flow.grtt_ns // US, self.outgoing.tails()
-        )
+            self.discovery.announcer.told, self.outgoing.flow.grtt_ns // US, self.outgoing.tails(),
+            self.register.index,
+        )  # fmt: skip
         self.endpoint.send(None, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
 
     def _advance_closing(self, now: int) -> None:
@@ -548,7 +566,7 @@ class Core:
         identity = self.endpoint.identity
         return Hello(
             identity.name, identity.host, identity.pid, identity.domain, self.interest.version,
-            0, 1, [], self.incoming.offered_bytes(), [], False,
+            0, 1, [], self.incoming.offered_bytes(), [], False, index=self.register.index,
         )  # fmt: skip
 
     def _changed(self, now: int) -> None:

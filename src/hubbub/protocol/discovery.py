@@ -219,6 +219,7 @@ class Discovery:
                     is_reply,
                     version=self.state.version,
                     publications=publications,
+                    index=base.index,
                 )
             )
             for part, (patterns, publications) in enumerate(parts)

@@ -10,11 +10,12 @@ from typing import Any
 from hubbub.events import Event, GapAbandoned
 from hubbub.limits import US
 from hubbub.message import Source
+from hubbub.protocol.audience import ANYBODY, Audience
 from hubbub.protocol.burst import Address, Burst, Pipes
 from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.receiver import resolve_nothing
 from hubbub.protocol.settings import Settings
-from hubbub.wire.header import OPEN_BITMAP, Prefix, finish, make_key, prefix
+from hubbub.wire.header import Prefix, finish, make_key, prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,14 @@ class Endpoint:
         """Return the wall clock."""
         return self.now + self.wall_offset_ns
 
-    def make_prefix(self, kind: int, flags: int, stream: int) -> Prefix:
+    def make_prefix(
+        self, kind: int, flags: int, stream: int, audience: Audience = ANYBODY
+    ) -> Prefix:
         """Pack the part of a header that many frames share."""
         return prefix(
-            kind, flags | OPEN_BITMAP, stream, self.domain, self.key, self.settings.hop_limit
-        )
+            kind, flags | audience.flags, stream, self.domain, self.key, self.settings.hop_limit,
+            audience.receiver, audience.bitmap,
+        )  # fmt: skip
 
     def send(
         self, destination: Address | None, kind: int, stream: int, body: bytes, flags: int = 0

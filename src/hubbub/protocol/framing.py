@@ -28,6 +28,7 @@ from hubbub.limits import (
     REFERENCES_PER_FRAME,
     REFERRED_BYTES_AT_ONCE,
 )  # fmt: skip
+from hubbub.protocol.audience import Audience, unite
 from hubbub.protocol.burst import Pipes
 from hubbub.protocol.cache import Body
 from hubbub.protocol.delivery import LOOPBACK, Delivery
@@ -38,6 +39,7 @@ from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 
 Refer = Callable[[bytes, Pipes], bytes | None]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
+Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
 
 CELLS: Final = 3
 _SAMPLED_MESSAGES: Final = 64
@@ -194,8 +196,8 @@ class Framer:
         """Return when a held-back frame must go."""
         return self.hold_until_ns if self.is_busy else None
 
-    def next_body(self, now: int, received_ns: int) -> tuple[Body, int] | None:
-        """Make the next frame: its body and flags; None when nothing is for anybody elsewhere."""
+    def next_body(self, now: int, received_ns: int) -> Framed | None:
+        """Make the next frame; None when nothing is for anybody elsewhere."""
         while self.cells or self.large:
             is_crowded = CELLS * self._behind_count >= self.backlog_cells
             if self.large and (self._is_large_next or not self.cells or is_crowded):
@@ -238,7 +240,7 @@ class Framer:
             and self.cells[0].receivers > 0
         )
 
-    def _frame_references(self, now: int, received_ns: int) -> tuple[Body, int] | None:
+    def _frame_references(self, now: int, received_ns: int) -> Framed | None:
         """Frame the next messages by reference, as many as are large and find room; None: none."""
         assert self.refer is not None and self.route is not None
         topic, references, size_bytes = self.cells[0], [], 0
@@ -267,7 +269,7 @@ class Framer:
         self.batch_count = REFERENCES_PER_FRAME if self.is_busy else 1
         self.free_cells = CELLS * (self._burst_count - 1) if self.is_busy else 0
         runs = [(topic.number, first, len(references))]
-        return batch.encode(runs, references, published_ns, declarations), flags
+        return batch.encode(runs, references, published_ns, declarations), flags, topic.audience
 
     def _take(self, now: int, end: int) -> Columns | None:
         """Take what fills one frame of these pending messages; a large one is set aside."""
@@ -376,11 +378,12 @@ class Framer:
         else:
             self.large_bytes -= len(payload)
 
-    def _cut(self) -> tuple[Body, int]:
+    def _cut(self) -> Framed:
         """Cut the next segment of the first large message; its topic is declared before it."""
         large = self.large[0]
+        audience = large.topic.audience
         if not large.topic.is_declared:
-            return batch.encode([], [], [], self._declarations([large.topic])), DECLARES
+            return batch.encode([], [], [], self._declarations([large.topic])), DECLARES, audience
         offset, size = large.offset, len(large.payload)
         head = batch.encode_segment_head(
             large.topic.number, large.sequence, large.published_ns, size, offset, large.stride
@@ -393,15 +396,15 @@ class Framer:
             behind = self.behind.pop(large.topic)
             self._behind_count -= len(behind) // CELLS
             self.cells[:0] = behind
-        return (head, data), 0
+        return (head, data), 0, audience
 
-    def _declare_alone(self) -> tuple[Body, int] | None:
+    def _declare_alone(self) -> Framed | None:
         """Declare the next message's topic in a frame of its own if both do not fit into one."""
         topic, payload = self.cells[:2]
         size = len(payload) + batch.TABLE_BYTES_PER_MESSAGE + self._declaration_bytes([topic])
         if not topic.receivers or size <= self.message_bytes_max:
             return None
-        return batch.encode([], [], [], self._declarations([topic])), DECLARES
+        return batch.encode([], [], [], self._declarations([topic])), DECLARES, topic.audience
 
     def _declarations(self, topics: list[OutgoingTopic]) -> bytes:
         declared = []
@@ -420,7 +423,7 @@ class Framer:
             )
         return encode_declarations(declared)
 
-    def _frame(self, columns: Columns, received_ns: int) -> tuple[Body, int] | None:
+    def _frame(self, columns: Columns, received_ns: int) -> Framed | None:
         topics, payloads, published_ns = columns
         topic = topics[0]
         is_one_topic = topics.count(topic) == len(topics)
@@ -433,12 +436,13 @@ class Framer:
             if not topic.receivers:
                 return None
             runs = [(topic.number, first, len(payloads))]
-            return batch.encode(runs, payloads, published_ns, declarations), flags
+            body = batch.encode(runs, payloads, published_ns, declarations)
+            return body, flags, topic.audience
         return self._frame_many(columns, declarations, flags, received_ns)
 
     def _frame_many(
         self, columns: Columns, declarations: bytes, flags: int, received_ns: int
-    ) -> tuple[Body, int] | None:
+    ) -> Framed | None:
         topics, payloads, published_ns = columns
         runs: list[batch.Run] = []
         sent: list[bytes] = []
@@ -454,7 +458,8 @@ class Framer:
             at = end
         if not runs:
             return None
-        return batch.encode(runs, sent, times, declarations), flags
+        audience = unite({topic.audience for topic in topics if topic.receivers})
+        return batch.encode(runs, sent, times, declarations), flags, audience
 
     def _number(
         self,

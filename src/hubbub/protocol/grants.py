@@ -119,7 +119,7 @@ class Grants:
         stream = RELIABLE if topic.is_reliable else BEST_EFFORT
         sender = self.senders[stream]
         peer.debt.owed[topic.number] = topic.next_sequence
-        topic.receivers += 1
+        topic.enlist(peer.index)
         streams = self.from_frames.setdefault(peer.key, {})
         if stream in streams:
             return False
@@ -133,8 +133,14 @@ class Grants:
         del peer.debt.owed[number]
         topic = self.topics.get(number)
         if topic is not None:
-            topic.receivers -= 1
+            topic.dismiss(peer.index)
             assert topic.receivers >= 0
+
+    def renumber(self, peer: Peer, index: int) -> None:
+        """Take in which index a peer has now: it is a receiver under that from now on."""
+        old, peer.index = peer.index, index
+        for number in peer.debt.owed:
+            self.topics[number].renumber(old, index)
 
     def _leave_streams(self, peer: Peer) -> None:
         """Take a peer out of the streams that no longer carry anything for it."""

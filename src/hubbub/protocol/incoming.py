@@ -23,6 +23,7 @@ from hubbub.protocol.nagging import NaggingMonitor
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Budget
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.register import Register
 from hubbub.protocol.state import Interest
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
@@ -36,10 +37,12 @@ class Incoming:
     """Everything this node receives as a subscriber on one channel."""
 
     def __init__(
-        self, endpoint: Endpoint, interest: Interest, window_bytes: int, body_bytes_max: int
-    ) -> None:
+        self, endpoint: Endpoint, interest: Interest, register: Register, window_bytes: int,
+        body_bytes_max: int,
+    ) -> None:  # fmt: skip
         settings = endpoint.settings
         self.endpoint = endpoint
+        self.register = register
         self.interest = interest
         self.window_bytes = window_bytes
         self.body_bytes_max = body_bytes_max
@@ -57,21 +60,38 @@ class Incoming:
 
     def take_frame(
         self, now: int, peer: Peer, header: Header, buffer: bytes, start: int, end: int
-    ) -> None:
-        """Take a DATA or SEGMENT frame."""
+    ) -> bool:
+        """Take a DATA or SEGMENT frame; False: it can hold nothing for us."""
+        is_for_us = self.register.is_for_us(header)
+        if not is_for_us:
+            self.endpoint.drops["not_for_us"] += 1
         receiver = peer.incoming.get(header.stream)
         if receiver is None:
-            self._keep_early(peer, header, buffer, start, end)
-            return
+            if is_for_us:
+                self._keep_early(peer, header, buffer, start, end)
+            return is_for_us
         if self.is_suspended:
             self.endpoint.drops["suspended"] += 1
-            return
-        receiver.way.link = self.endpoint.link
+            return is_for_us
         receiver.echo_us = header.sent_us
         receiver.echo_ns = now
-        self._accept(now, peer, receiver, header, buffer, start, end)
+        if is_for_us:
+            receiver.way.link = self.endpoint.link
+            self._accept(now, peer, receiver, header, buffer, start, end)
+        else:
+            self._pass_by(now, peer, receiver, header.sequence, end - start)
         if receiver.is_reliable:
             self._plan_status(now, peer, receiver, header.flags & 1 != 0)
+        return is_for_us
+
+    def _pass_by(
+        self, now: int, peer: Peer, receiver: Receiver, sequence: int, size_bytes: int
+    ) -> None:
+        endpoint = self.endpoint
+        size_bytes -= HEADER_BYTES
+        receiver.pass_by(now, sequence, size_bytes, endpoint.received_ns, endpoint.deliveries)
+        if receiver.holes or receiver.blind_holes:
+            self.report(peer, receiver)
 
     def _accept(
         self,

@@ -37,6 +37,7 @@ class Membership:
         outgoing: Outgoing,
         express: Express,
         on_change: Callable[[int], None],
+        on_index: Callable[[int, Peer, int], None],
     ) -> None:
         self.endpoint = endpoint
         self.discovery = discovery
@@ -45,6 +46,7 @@ class Membership:
         self.outgoing = outgoing
         self.express = express
         self.on_change = on_change
+        self.on_index = on_index
         self.peers = discovery.peers
         self._timeout_ns = int(endpoint.settings.peer_timeout_ms * MS)
         self._retention_ns = int(endpoint.settings.repair_window_ms * MS)
@@ -87,6 +89,7 @@ class Membership:
             if not hello.is_reply and self._has_living_rival(peer):
                 return True  # It will be asked; only who is alive can answer.
             self._replace_older(now, peer)
+        self.on_index(now, peer, hello.index)
         news = self.discovery.take_hello(now, peer, hello, self.endpoint.key)
         if news is not None:
             if not peer.is_known:

@@ -80,6 +80,7 @@ class Outgoing:
             stream, framer, Flow(int(settings.slow_ms * MS)) if is_reliable else None,
             Cache(settings.cache_bytes, int(settings.repair_window_ms * MS)) if is_reliable else
             None, self.endpoint.make_prefix, self.endpoint.packets, burst_bytes_max, first_frame,
+            self.topics,
         )  # fmt: skip
 
     def declare(

@@ -14,7 +14,7 @@ from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello
-from hubbub.wire.header import Header, split_key
+from hubbub.wire.header import NO_INDEX, Header, split_key
 
 Early = tuple[Header, bytes, str]
 
@@ -46,6 +46,7 @@ class Peer:
         self.source = Source("", identifier, incarnation)
         self.host = ""
         self.pid = 0
+        self.index = NO_INDEX  # In the register (protocol/register.py), as it last said.
         self.address = address
         self.pipe: Pipes | None = None
         self.is_nearby = False  # In this process, and served without any frame.

@@ -207,6 +207,16 @@ class Receiver:
             topic.lose(segment.sequence, 1, "no_memory", received_ns, out)
         return True
 
+    def pass_by(
+        self, now: int, sequence: int, size_bytes: int, received_ns: int, out: list[Delivery]
+    ) -> None:
+        """Mark a frame as seen that holds nothing for us, without looking into it."""
+        if not self._is_new(sequence):
+            return
+        self._mark(now, sequence, size_bytes)
+        if self.held and self.held_base != self.base:
+            self._release_named(received_ns, out)
+
     @staticmethod
     def _is_past(topic: IncomingTopic, sequence: int) -> bool:
         return not topic.is_wanted or (topic.expected is not None and sequence < topic.expected)

@@ -7,7 +7,8 @@ every receiver that is here has said that it has all: a lost last frame is found
 one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from hubbub.limits import (
     FRAME_COST_BYTES,
@@ -17,12 +18,20 @@ from hubbub.limits import (
     US,
     WINDOW_BYTES,
 )
+from hubbub.protocol.audience import ANYBODY, Audience, unite
 from hubbub.protocol.burst import Address, Burst, Pipes
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.topics import OutgoingTopic
-from hubbub.wire.batch import RUN_BYTES, Run, encode_single
+from hubbub.wire.batch import (
+    RUN_BYTES,
+    Run,
+    decode_runs,
+    encode_single,
+    read_runs,
+    read_segment_run,
+)
 from hubbub.wire.control import RANGE_BYTES, Range, to_ranges
 from hubbub.wire.header import (
     ASK,
@@ -36,7 +45,10 @@ from hubbub.wire.header import (
     finish_parts,
 )
 
-MakePrefix = Callable[[int, int, int], Prefix]
+_PREFIXES_MAX: Final = 1024
+
+MakePrefix = Callable[[int, int, int, Audience], Prefix]
+Numbered = tuple[int, Body, int, Audience]  # Sequence, body, flags, and who it is for.
 
 
 def _join_run(runs: list[Run], last: dict[int, int], run: Run) -> None:
@@ -65,8 +77,10 @@ class Sender:
         packet_numbers: Iterator[int],
         burst_bytes_max: int,
         next_sequence: int = 1,
+        topics: Mapping[int, OutgoingTopic] | None = None,
     ) -> None:
         self.stream = stream
+        self.topics = {} if topics is None else topics
         self.framer = framer
         self.flow = flow
         self.cache = cache
@@ -83,10 +97,10 @@ class Sender:
         # Who can follow the references in a frame: those it was sent to. Nobody else may have it.
         self.referred: dict[int, Pipes] = {}
         self._was_repair = False
-        self.oversized: tuple[int, Body, int] | None = None
+        self.oversized: Numbered | None = None
         self.tail_ns: int | None = None
         self._tail_interval_ns = TAIL_HEARTBEAT
-        self._prefixes: dict[tuple[int, int], Prefix] = {}
+        self._prefixes: dict[tuple[int, int, Audience], Prefix] = {}
         self.frames_sent = 0
         self.repairs_sent = 0
 
@@ -157,7 +171,7 @@ class Sender:
         self.frames_sent += 1
         packet = next(self.packet_numbers)
         sent_us = now // US & 0xFFFF_FFFF
-        return finish(self._prefix(DATA, 0), sequence, packet, sent_us, body) + body
+        return finish(self._prefix(DATA, 0, topic.audience), sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         framer = self.framer
@@ -167,7 +181,7 @@ class Sender:
             frame, self.oversized = self.oversized, None
             return self._emit(now, [frame], 0, framer.route)
         is_draining = framer.is_overdue(now)
-        frames: list[tuple[int, Body, int]] = []
+        frames: list[Numbered] = []
         size = 0
         while framer.has_frame or (is_draining and framer.cells):
             if self.is_blocked():
@@ -202,7 +216,7 @@ class Sender:
         """Tell whether a frame was made for pipes that are no more: it goes alone, in fragments."""
         return body_bytes(body) > self.framer.body_bytes_max
 
-    def _number(self, now: int, body: Body, flags: int) -> tuple[int, Body, int]:
+    def _number(self, now: int, body: Body, flags: int, audience: Audience) -> Numbered:
         sequence = self.next_sequence
         self.next_sequence = sequence + 1
         if self.cache is not None:
@@ -215,11 +229,11 @@ class Sender:
                 self.referred[sequence] = self.framer.route
             if self.is_blocked():
                 flags |= ASK
-        return sequence, body, flags
+        return sequence, body, flags, audience
 
     def _repair_burst(self, now: int) -> Burst | None:
         assert self.cache is not None and self.flow is not None
-        frames: list[tuple[int, Body, int]] = []
+        frames: list[Numbered] = []
         size = 0
         for sequence in list(self.repairs):
             body = self.cache.bodies.get(sequence)
@@ -231,7 +245,8 @@ class Sender:
             self.repair_bytes -= body_bytes(body)
             self.repaired_ns[sequence] = now
             self.repairs_sent += 1
-            frames.append((sequence, body, self.cache.flags.get(sequence, 0)))
+            flags = self.cache.flags.get(sequence, 0)
+            frames.append((sequence, body, flags, self._audience_of(body)))
             size += HEADER_BYTES + body_bytes(body)
             if self._is_last_of_burst(body, size):
                 break
@@ -241,8 +256,8 @@ class Sender:
             return None
         if self.is_blocked():
             # Who gets what it lacked has room again, and nothing new would tell us so.
-            sequence, body, flags = frames[-1]
-            frames[-1] = sequence, body, flags | ASK
+            sequence, body, flags, audience = frames[-1]
+            frames[-1] = sequence, body, flags | ASK, audience
         # Nobody else waits for them, and by itself a repair is not queued behind new frames.
         destination = self._asker if len(self.flow.receivers) == 1 else self.framer.route
         return self._emit(now, frames, REPAIR, destination)
@@ -250,7 +265,7 @@ class Sender:
     def _emit(
         self,
         now: int,
-        frames: list[tuple[int, Body, int]],
+        frames: list[Numbered],
         flags: int,
         destination: Address | None,
     ) -> Burst:
@@ -258,26 +273,37 @@ class Sender:
         sent_us = now // US & 0xFFFF_FFFF
         self.frames_sent += len(frames)
         buffers: list[bytes | memoryview] = []
-        longest = max(body_bytes(body) for _, body, _ in frames)
+        longest = max(body_bytes(frame[1]) for frame in frames)
         assert longest <= self.framer.body_bytes_max or len(frames) == 1
-        for place, (sequence, body, frame_flags) in enumerate(frames, 1):
+        for place, (sequence, body, frame_flags, audience) in enumerate(frames, 1):
             packet = next(self.packet_numbers)
             if isinstance(body, bytes):
                 if place < len(frames) and len(body) < longest:
                     body += bytes(longest - len(body))
-                shared = self._prefix(DATA, frame_flags | flags)
+                shared = self._prefix(DATA, frame_flags | flags, audience)
                 buffers += finish(shared, sequence, packet, sent_us, body), body
             else:
                 head, data = body
-                shared = self._prefix(SEGMENT, frame_flags | flags)
+                shared = self._prefix(SEGMENT, frame_flags | flags, audience)
                 buffers += finish_parts(shared, sequence, packet, sent_us, head, data), head, data
         return Burst(destination, buffers, longest + HEADER_BYTES if len(frames) > 1 else 0)
 
-    def _prefix(self, kind: int, flags: int) -> Prefix:
-        shared = self._prefixes.get((kind, flags))
+    def _prefix(self, kind: int, flags: int, audience: Audience) -> Prefix:
+        shared = self._prefixes.get((kind, flags, audience))
         if shared is None:
-            shared = self._prefixes[kind, flags] = self.make_prefix(kind, flags, self.stream)
+            if len(self._prefixes) >= _PREFIXES_MAX:
+                self._prefixes.clear()
+            shared = self.make_prefix(kind, flags, self.stream, audience)
+            self._prefixes[kind, flags, audience] = shared
         return shared
+
+    def _audience_of(self, body: Body) -> Audience:
+        """Return who of those owed it by now a frame is for that is sent again."""
+        table = read_runs(body) if isinstance(body, bytes) else read_segment_run(body[0])
+        topics = {number: self.topics.get(number) for number, _, _ in decode_runs(table)}
+        if not topics or None in topics.values():
+            return ANYBODY
+        return unite({topic.audience for topic in topics.values() if topic is not None})
 
     def request(
         self, now: int, key: bytes, address: Address, ranges: list[Range], budget_bytes: int

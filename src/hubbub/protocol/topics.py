@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
+from hubbub.protocol.audience import NO_AUDIENCE, Roll
 from hubbub.protocol.delivery import MULTICAST, Delivery
 
 Waiting = tuple[int, list[bytes], Sequence[int]]
@@ -20,8 +21,9 @@ class OutgoingTopic:
     """A topic that this node publishes; publishers are handles to it."""
 
     __slots__ = (
-        "generation", "is_declared", "is_reliable", "listeners", "nearby", "next_sequence",
-        "number", "publishers", "receivers", "schema_hash", "schema_name", "sinks", "source",
+        "_roll", "audience", "generation", "is_declared", "is_reliable", "listeners", "nearby",
+        "next_sequence", "number", "publishers", "receivers", "schema_hash", "schema_name", "sinks",
+        "source",
         "subject",
     )  # fmt: skip
 
@@ -44,12 +46,34 @@ class OutgoingTopic:
         self.schema_hash = schema_hash
         self.next_sequence = next_sequence
         self.publishers = 0  # Handles that are open; without one it is not declared.
-        self.receivers = 0  # Peers that are owed this topic.
+        self.receivers = 0  # Peers that are owed this topic,
+        self.audience = NO_AUDIENCE  # and as headers say it.
+        self._roll = Roll()
         self.is_declared = False  # Whether a frame has named it since the last newcomer.
         self.sinks: tuple[Any, ...] = ()  # Subscriptions of this process, kept by the node,
         self.nearby = 0  # of so many other nodes,
         self.listeners = 0  # and of so many with our own.
         self.generation = -1
+
+    def enlist(self, index: int) -> None:
+        """Count in a receiver that has this index."""
+        self._roll.add(index)
+        self._call_the_roll()
+
+    def dismiss(self, index: int) -> None:
+        """Count out a receiver that has this index."""
+        self._roll.remove(index)
+        self._call_the_roll()
+
+    def renumber(self, old: int, new: int) -> None:
+        """Let a receiver have another index."""
+        self._roll.remove(old)
+        self._roll.add(new)
+        self._call_the_roll()
+
+    def _call_the_roll(self) -> None:
+        self.receivers = self._roll.count
+        self.audience = self._roll.audience()
 
 
 class Way:

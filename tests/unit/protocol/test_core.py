@@ -16,7 +16,7 @@ STRANGER = b"s" * 20
 
 def frame(node: Node, kind: int, body: bytes = b"", *, key: bytes = STRANGER) -> bytes:
     """Make a frame that `node` would hear."""
-    shared = header.prefix(kind, 0, 1, node.core.endpoint.domain, key, 8)
+    shared = header.prefix(kind, header.OPEN_BITMAP, 1, node.core.endpoint.domain, key, 8)
     return header.finish(shared, 0, 1, 1, body) + body
 
 
@@ -151,7 +151,7 @@ def test_frames_not_taken_are_counted_as_what_they_are() -> None:
     data = lan.sent_of(DATA)[-1].data
     node.core.receive(lan.now, data, 0, publisher.address)
     assert node.drops == {"duplicate": 1}
-    shared = header.prefix(DATA, 0, 1, node.core.endpoint.domain, publisher.key, 8)
+    shared = header.prefix(DATA, header.OPEN_BITMAP, 1, node.core.endpoint.domain, publisher.key, 8)
     malformed = header.finish(shared, 99, 1, 1, b"\xff" * 40) + b"\xff" * 40
     node.core.receive(lan.now, malformed, 0, publisher.address)
     assert node.drops == {"duplicate": 1, "malformed": 1}

@@ -31,7 +31,7 @@ class Stream:
         self.cache = Cache(1 << 20, 10**12)
         self.sender = Sender(
             RELIABLE, framer, self.flow, self.cache,
-            lambda kind, flags, stream: header.prefix(kind, flags, stream, 0, bytes(20), 8),
+            lambda kind, flags, stream, _: header.prefix(kind, flags, stream, 0, bytes(20), 8),
             count(1), burst_bytes_max,
         )  # fmt: skip
         self.topic = OutgoingTopic(16, "/a", Source("n", bytes(12), 1), is_reliable=True)
