@@ -347,6 +347,7 @@ class Core:
         peer.heard_ns = now
         if peer.address != source and not isinstance(source, Pipes):
             peer.address = source
+            self.outgoing.grants.follow(peer)
         if peer.lost_ns is not None:
             self.membership.welcome_back(now, peer)
         kind = header.kind

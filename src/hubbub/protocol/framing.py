@@ -29,7 +29,7 @@ from hubbub.limits import (
     REFERRED_BYTES_AT_ONCE,
 )  # fmt: skip
 from hubbub.protocol.audience import Audience, unite
-from hubbub.protocol.burst import Pipes
+from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.cache import Body
 from hubbub.protocol.delivery import LOOPBACK, Delivery
 from hubbub.protocol.topics import OutgoingTopic
@@ -90,9 +90,10 @@ class Framer:
         self.behind: dict[OutgoingTopic, list[Any]] = {}  # What follows a large one on its topic.
         self._behind_count = 0
         self.loopback: list[Delivery] = []
-        # To all receivers; None: the group. Where it leads by pipes, large payloads go by
-        # reference: `refer` puts one into memory that they share, and says None if it cannot.
+        # The pipes to all receivers, if they have some. Then large payloads go by reference:
+        # `refer` puts one into memory that they share, and says None if it cannot.
         self.route: Pipes | None = None
+        self.destination: Address | None = None  # Where frames go; None: to the group.
         self.refer: Refer | None = None
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
@@ -117,8 +118,12 @@ class Framer:
         self.stride = self.body_bytes_max - batch.SEGMENT_HEAD_BYTES
         self.burst_frames = burst_frames
 
-    def take_route(self, route: Pipes | None) -> None:
-        """Frame for this way from now on: pipes take larger frames than an Ethernet."""
+    def take_route(self, route: Pipes | None, straight: Address | None = None) -> None:
+        """Frame for this way from now on: pipes take larger frames than an Ethernet.
+
+        Without pipes frames go straight to an address, or to the group.
+        """
+        self.destination = straight if route is None else route
         was_near, self.route = self.route is not None, route
         if was_near == (route is not None):
             return

@@ -9,8 +9,8 @@ grant.
 
 from collections.abc import Callable, Iterable
 
-from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, US
-from hubbub.protocol.burst import Pipes
+from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, STRAIGHT_CALM, US
+from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
@@ -43,6 +43,9 @@ class Grants:
         self.serial = 0
         self.debts = 0
         self.from_frames: dict[bytes, dict[int, int]] = {}  # Peer -> stream -> first owed frame.
+        self._peers: dict[bytes, Peer] = {}  # The same peers.
+        self._crowded: set[int] = set()  # Streams with several receivers.
+        self._calm_ns: dict[int, int] = {}  # When those with one again may go straight to it.
 
     def reconsider(self, now: int, peer: Peer) -> None:
         """Compare what a peer wants with what we publish, and grant the difference."""
@@ -124,6 +127,7 @@ class Grants:
         if stream in streams:
             return False
         streams[stream] = sender.next_sequence
+        self._peers[peer.key] = peer
         self.reroute(stream)
         if sender.flow is not None:
             sender.flow.add(peer.key, now, sender.next_sequence, sender.position, peer.window_bytes)
@@ -159,13 +163,43 @@ class Grants:
                 sender.acknowledged()
         if not streams:
             self.from_frames.pop(peer.key, None)
+            self._peers.pop(peer.key, None)
 
     def reroute(self, stream: int) -> None:
-        """Choose the way of new frames: pipes, if all receivers of the stream have one."""
+        """Choose the way of new frames: pipes, if all receivers have one; straight; the group."""
         keys = [key for key, streams in self.from_frames.items() if stream in streams]
+        straight = self._find_straight(stream, keys)
         is_near = bool(keys) and all(key in self.endpoint.pipes for key in keys)
         ready = [key for key in keys if key not in self.endpoint.behind] or keys
-        self.senders[stream].framer.take_route(Pipes(ready) if is_near else None)
+        self.senders[stream].framer.take_route(Pipes(ready) if is_near else None, straight)
+
+    def _find_straight(self, stream: int, keys: list[bytes]) -> Address | None:
+        """Return the address of the only receiver; None: there are more, or were just now."""
+        now = self.endpoint.now
+        if len(keys) > 1:
+            self._crowded.add(stream)
+        elif stream in self._crowded:
+            self._crowded.discard(stream)
+            self._calm_ns[stream] = now + STRAIGHT_CALM
+        if len(keys) != 1 or now < self._calm_ns.get(stream, 0):
+            return None
+        address = self._peers[keys[0]].address
+        return None if isinstance(address, Pipes) else address
+
+    def follow(self, peer: Peer) -> None:
+        """Send what goes straight to a peer to its new address."""
+        for stream in self.from_frames.get(peer.key, ()):
+            self.reroute(stream)
+
+    def advance(self, now: int) -> None:
+        """Go straight to receivers that have been the only one for long enough."""
+        for stream in [stream for stream, at_ns in self._calm_ns.items() if now >= at_ns]:
+            del self._calm_ns[stream]
+            self.reroute(stream)
+
+    def deadline(self) -> int | None:
+        """Return when `advance` has something to do."""
+        return min(self._calm_ns.values(), default=None)
 
     def _bodies(self, peer: Peer) -> list[bytes]:
         parts = self._split(peer)

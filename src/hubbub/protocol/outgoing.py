@@ -193,6 +193,7 @@ class Outgoing:
             if key not in self._behind:
                 self._report_slow(key, peers)
         self.cache.expire(now)
+        self.grants.advance(now)
         for peer in peers:
             if peer.debt.due_ns is not None and now >= peer.debt.due_ns and peer.is_present:
                 self.grants.resend(now, peer)
@@ -222,7 +223,7 @@ class Outgoing:
 
     def deadline(self, now: int, peers: list[Peer]) -> int | None:
         """Return when `advance` has something to do; held-back frames apart."""
-        times = [self.reliable.tail_ns, self.flow.slow_deadline()]
+        times = [self.reliable.tail_ns, self.flow.slow_deadline(), self.grants.deadline()]
         times += [peer.debt.due_ns for peer in peers if peer.is_present]
         if self.bucket is not None and self.has_work(now):
             times.append(self.bucket.ready_ns(now))

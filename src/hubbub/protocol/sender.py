@@ -179,7 +179,7 @@ class Sender:
             return None
         if self.oversized is not None:
             frame, self.oversized = self.oversized, None
-            return self._emit(now, [frame], 0, framer.route)
+            return self._emit(now, [frame], 0, framer.destination)
         is_draining = framer.is_overdue(now)
         frames: list[Numbered] = []
         size = 0
@@ -201,7 +201,7 @@ class Sender:
             size += HEADER_BYTES + body_bytes(frame[1])
             if self._is_last_of_burst(frame[1], size):
                 break
-        return self._emit(now, frames, 0, self.framer.route) if frames else None
+        return self._emit(now, frames, 0, framer.destination) if frames else None
 
     def _is_last_of_burst(self, body: Body, size: int) -> bool:
         # The short last piece of a large message cannot be padded, so it must end a burst.
@@ -259,7 +259,8 @@ class Sender:
             sequence, body, flags, audience = frames[-1]
             frames[-1] = sequence, body, flags | ASK, audience
         # Nobody else waits for them, and by itself a repair is not queued behind new frames.
-        destination = self._asker if len(self.flow.receivers) == 1 else self.framer.route
+        is_alone = len(self.flow.receivers) == 1
+        destination = self._asker if is_alone else self.framer.destination
         return self._emit(now, frames, REPAIR, destination)
 
     def _emit(

@@ -236,7 +236,7 @@ class Driver:
             frame = self.core.single(now, sender, topic, payload, published_ns)
             if frame is None:
                 return False
-            burst = Burst(sender.framer.route, [frame], 0)
+            burst = Burst(sender.framer.destination, [frame], 0)
             if not self._send(burst):
                 self._stuck = burst
                 self.loop.watch_writable(self, self.link.writable_fileno(), True)

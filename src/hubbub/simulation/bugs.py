@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.protocol import core as core_module
-from hubbub.protocol.burst import Pipes
+from hubbub.protocol.audience import Roll
+from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.cache import Cache
 from hubbub.protocol.declared import Declared, News
 from hubbub.protocol.discovery import Discovery
@@ -22,6 +23,7 @@ from hubbub.protocol.membership import Membership
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Partial
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.register import Register
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.state import State
@@ -314,3 +316,63 @@ def only_new_publishers_matched(sound: Method) -> Method:
         self.is_stale = False
 
     return refresh
+
+
+@_bug(Register, "advance", "register")
+def old_index_not_honoured(sound: Method) -> Method:
+    """Take only those frames for ours that name our newest index."""
+
+    def advance(self: Register, now: int) -> bool:
+        has_changed = bool(sound(self, now))
+        if has_changed:
+            self._indices = {self.index}
+            self._bits = 1 << self.index if self.index < 64 else 0
+        return has_changed
+
+    return advance
+
+
+@_bug(Register, "hear", "register")
+def index_never_yielded(sound: Method) -> Method:
+    """Keep an index that another has, too."""
+    return lambda self, now, peer: None
+
+
+@_bug(Roll, "remove", "register")
+def bit_not_cleared(sound: Method) -> Method:
+    """Count a receiver out, but leave its bit."""
+
+    def remove(self: Roll, index: int) -> None:
+        bitmap = self._bitmap
+        sound(self, index)
+        self._bitmap = bitmap
+
+    return remove
+
+
+@_bug(Roll, "add", "register")
+def receiver_without_index_not_named(sound: Method) -> Method:
+    """Name only those receivers in a header that have a bit."""
+
+    def add(self: Roll, index: int) -> None:
+        sound(self, index)
+        self._unlisted = 0
+
+    return add
+
+
+@_bug(Receiver, "pass_by", "register")
+def frame_for_others_not_counted(sound: Method) -> Method:
+    """Drop a frame that is for others as if it had never come."""
+    return lambda self, now, sequence, size_bytes, received_ns, out: None
+
+
+@_bug(Grants, "_find_straight", "one_receiver")
+def straight_to_one_of_several(sound: Method) -> Method:
+    """Go on sending straight to the first receiver when others have come."""
+
+    def find(self: Grants, stream: int, keys: list[bytes]) -> Address | None:
+        address: Address | None = sound(self, stream, keys[:1])
+        return address
+
+    return find

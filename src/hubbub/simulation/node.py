@@ -181,7 +181,7 @@ class SimulatedNode:
         frame = self.core.single(self.now, sender, topic, payload, wall_ns)
         if frame is None:
             return False
-        self._transmit(sender.framer.route, frame, 0)
+        self._transmit(sender.framer.destination, frame, 0)
         self.world.counts["singles"] += 1
         return True
 

@@ -12,6 +12,7 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.checkers import Ledger
 from hubbub.simulation.network import Faults, Network
 from hubbub.simulation.node import Host, SimulatedNode
+from hubbub.simulation.roll_call import misnumbered, unsettled
 from hubbub.simulation.traffic import Feed
 from hubbub.simulation.world import World
 
@@ -124,14 +125,15 @@ class Stage:
         took_ns = self.settle(settle_ns)
         self.world.run_for(200 * MS)
         self.ledger.check_receptions()
-        self.world.run_while(lambda: not self._is_aware(), AWARE_NS, 50 * MS)
-        unaware = self.ledger.unaware()
+        self.world.run_while(lambda: bool(self._unaware()), AWARE_NS, 50 * MS)
+        unaware = self._unaware()
         self.world.check(not unaware, f"{AWARE_NS / MS:.0f} ms later: {unaware}")
         self.ledger.check_receptions()
         return took_ns
 
-    def _is_aware(self) -> bool:
-        return not self.ledger.unaware()
+    def _unaware(self) -> str:
+        """Say who does not know what it should; empty when all do."""
+        return self.ledger.unaware() or misnumbered(self.ledger) or unsettled(self.ledger)
 
     def check_first(self, first: int = 1) -> None:
         """Check that everybody was owed everything from the first message on."""

@@ -6,9 +6,13 @@ from hubbub.simulation.scenarios import (
     links,
     loss,
     membership,
+    register,
     swarm,
     traffic,
 )
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
-__all__ = ["SCENARIOS", "discovery", "hosts", "links", "loss", "membership", "swarm", "traffic"]
+__all__ = [
+    "SCENARIOS", "discovery", "hosts", "links", "loss", "membership", "register", "swarm",
+    "traffic",
+]  # fmt: skip
