@@ -17,7 +17,7 @@ takes a message whose earlier frames have all come for the next one, or for one 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any, Final
 
 from hubbub.limits import (
@@ -43,6 +43,7 @@ Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
 
 CELLS: Final = 3
 _SAMPLED_MESSAGES: Final = 64
+_GROUPED_FRAMES: Final = 8  # Among the messages of so many, those of one audience are put together.
 
 
 class Large:
@@ -107,6 +108,8 @@ class Framer:
         self._calm_ns = 0  # When `calm` last looked, and after how much.
         self._calm_load = 0
         self._is_large_next = False
+        self._is_mixed = False  # Messages of late were for several audiences;
+        self._grouped_cells = 0  # so many of the next are sorted by that.
         self.messages = 0
 
     def _resize(self, frame_bytes_max: int, burst_frames: int) -> None:
@@ -210,6 +213,8 @@ class Framer:
                 return self._cut()
             self._is_large_next = True
             end = CELLS * (self.batch_count + 1)
+            if self._is_mixed and self._grouped_cells < end < len(self.cells):
+                self._group()
             if self.behind and not (end := self._defer(end)):
                 continue
             if not self.cells[0].is_declared and (made := self._declare_alone()) is not None:
@@ -293,9 +298,27 @@ class Framer:
         elif fitting > self.batch_count:
             self.batch_count = min(2 * fitting, 16_384)
         del cells[: CELLS * fitting]
+        self._grouped_cells -= CELLS * fitting
         self._watch_rate(now, fitting, size_bytes)
         self.free_cells = CELLS * (self._burst_count - 1) if self.is_busy else 0
         return columns
+
+    def _group(self) -> None:
+        """Put together what is for the same receivers, among the messages of the next frames.
+
+        The others drop such a frame unread. The order within a topic stays, and no frame gets
+        smaller by it: that only some of them are for one audience alone costs nothing.
+        """
+        reach = min(len(self.cells), CELLS * self.batch_count * _GROUPED_FRAMES)
+        groups: dict[Audience, list[Any]] = {}
+        at = 0
+        for topic, run in groupby(self.cells[0:reach:CELLS]):
+            end = at + CELLS * sum(1 for _ in run)
+            groups.setdefault(topic.audience, []).extend(self.cells[at:end])
+            at = end
+        self.cells[:reach] = chain.from_iterable(groups.values())
+        self._grouped_cells = reach
+        self._is_mixed = len(groups) > 1
 
     def _defer(self, end: int) -> int:
         """Put what follows a large message behind it; return how many cells are left of these."""
@@ -463,7 +486,9 @@ class Framer:
             at = end
         if not runs:
             return None
-        audience = unite({topic.audience for topic in topics if topic.receivers})
+        audiences = {topic.audience for topic in topics if topic.receivers}
+        self._is_mixed = self._is_mixed or len(audiences) > 1
+        audience = unite(audiences)
         return batch.encode(runs, sent, times, declarations), flags, audience
 
     def _number(
