@@ -20,7 +20,7 @@ from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.ownership import owns
 from hubbub.schema import Schema
-from hubbub.statistics import ChannelStatistics, describe_channel
+from hubbub.statistics import ChannelStatistics, describe_channel, known_index
 from hubbub.subjects import Matcher
 from hubbub.subscription import Subscription
 
@@ -199,6 +199,11 @@ class Connection:
             self.driver.close(max(0.0, deadline - monotonic()))
         self.neighbours.leave(self)
         self._node._connection_closed(self)
+
+    @property
+    def index(self) -> int | None:
+        """Return our bit in the bitmaps of receivers on this channel; None: none yet."""
+        return known_index(self.driver.core.register.index)
 
     def statistics(self) -> ChannelStatistics:
         """Return what this channel did."""

@@ -387,6 +387,17 @@ class Node(Closing):
             subscription.forked()
 
     @property
+    def index(self) -> int | None:
+        """Return our bit in the bitmaps of receivers on the first channel; None: none yet.
+
+        A node takes the lowest that is free when it has looked around, 45 ms after it opened. It
+        may have to take another when two networks meet.
+        """
+        for connection in self.channels:
+            return connection.index
+        return None
+
+    @property
     def is_closed(self) -> bool:
         """Tell whether the node is closed."""
         return self._closed_reason is not None

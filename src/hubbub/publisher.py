@@ -160,6 +160,22 @@ class Publisher(Closing):
         return self._topic.receivers + self._topic.nearby
 
     @property
+    def receiver(self) -> int:
+        """Return the index of the only node the next message is for; -2: nobody, -1: many.
+
+        Many are also one whose index is above 63, or not known yet.
+        """
+        return self._topic.audience.receiver
+
+    @property
+    def receivers_bitmap(self) -> int:
+        """Return a bit for each node the next message is for: bit i for index i, up to 63.
+
+        0 means nobody only if `receiver` is -2: other nodes have no bit, because of their index.
+        """
+        return self._topic.audience.bitmap
+
+    @property
     def sequence(self) -> int:
         """Return the sequence of the newest message that was framed; 0 if there is none."""
         return self._topic.next_sequence - 1

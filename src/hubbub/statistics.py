@@ -14,6 +14,7 @@ from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
 from hubbub.subscription import SubscriptionStatistics
+from hubbub.wire.header import NO_INDEX
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
@@ -43,6 +44,8 @@ class PeerStatistics:
     id: str
     host: str
     pid: int
+    index: int | None
+    """Its bit in the bitmaps of receivers; None: it has not said yet."""
     address: str
     link: str
     """How what is for this peer alone goes: `local` or `multicast` (and its unicast)."""
@@ -63,6 +66,8 @@ class ChannelStatistics:
     """
 
     name: str
+    index: int | None
+    """Our own bit in the bitmaps of receivers; None: none yet."""
     messages_sent: int
     messages_handed_out: int
     frames_sent: int
@@ -100,6 +105,11 @@ class NodeStatistics:
     pool: PoolStatistics
 
 
+def known_index(index: int) -> int | None:
+    """Return an index of the register as people see it."""
+    return None if index == NO_INDEX else index
+
+
 def describe_channel(driver: "Driver") -> ChannelStatistics:
     """Take the snapshot of a channel; under its lock."""
     core, pipes = driver.core, driver.pipes
@@ -108,6 +118,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
     receivers = [receiver for peer in peers for receiver in peer.incoming.values()]
     return ChannelStatistics(
         name=driver.link.channel,
+        index=known_index(core.register.index),
         messages_sent=sum(sender.framer.messages for sender in outgoing.senders.values()),
         messages_handed_out=driver.dispatcher.messages,
         frames_sent=sum(sender.frames_sent for sender in outgoing.senders.values()),
@@ -139,6 +150,7 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         id=peer.source.id.hex(),
         host=peer.host,
         pid=peer.pid,
+        index=known_index(peer.index),
         address=peer.place,
         link=peer.link,
         is_present=peer.is_present,

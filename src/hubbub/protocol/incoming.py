@@ -30,6 +30,7 @@ from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
 from hubbub.wire.header import DATA, HEADER_BYTES, NAK, REFUSES, RELIABLE, STATUS, STREAMS, Header
 
 _EARLY_BYTES_MAX = 1 << 20
+_EARLY_HEADER_BYTES = 512
 _ASKED_SPREAD = 10  # Above so many receivers, answers to a question are spread over a round trip.
 
 
@@ -67,8 +68,7 @@ class Incoming:
             self.endpoint.drops["not_for_us"] += 1
         receiver = peer.incoming.get(header.stream)
         if receiver is None:
-            if is_for_us:
-                self._keep_early(peer, header, buffer, start, end)
+            self._keep_early(peer, header, buffer[start:end] if is_for_us else b"")
             return is_for_us
         if self.is_suspended:
             self.endpoint.drops["suspended"] += 1
@@ -126,13 +126,15 @@ class Incoming:
         if receiver.holes or receiver.blind_holes:
             self.report(peer, receiver)
 
-    def _keep_early(self, peer: Peer, header: Header, buffer: bytes, start: int, end: int) -> None:
-        # The grant that makes this frame ours may come by another socket a moment later.
-        if peer.early_bytes + end - start > _EARLY_BYTES_MAX or not self.interest.patterns:
+    def _keep_early(self, peer: Peer, header: Header, frame: bytes) -> None:
+        # The grant that makes this frame ours may come by another socket a moment later; of one
+        # that is for others it is enough to know then that it came.
+        size_bytes = len(frame) or _EARLY_HEADER_BYTES
+        if peer.early_bytes + size_bytes > _EARLY_BYTES_MAX or not self.interest.patterns:
             self.endpoint.drops["not_granted"] += 1
             return
-        peer.early_bytes += end - start
-        peer.early.append((header, buffer[start:end], self.endpoint.link))
+        peer.early_bytes += size_bytes
+        peer.early.append((header, frame, self.endpoint.link))
 
     def report(self, peer: Peer, receiver: Receiver) -> None:
         """Turn the holes of a stream into events."""
@@ -232,7 +234,11 @@ class Incoming:
         early, peer.early, peer.early_bytes = peer.early, [], 0
         for header, frame, link in early:
             receiver_now = peer.incoming.get(header.stream)
-            if receiver_now is not None and header.sequence >= receiver_now.from_frame:
+            if receiver_now is None or header.sequence < receiver_now.from_frame:
+                continue
+            if not frame:
+                self._pass_by(now, peer, receiver_now, header.sequence, HEADER_BYTES)
+            else:
                 receiver_now.way.link = link
                 self._accept(now, peer, receiver_now, header, frame, 0, len(frame))
         for receiver in peer.incoming.values():
