@@ -210,7 +210,10 @@ class Framer:
             is_crowded = CELLS * self._behind_count >= self.backlog_cells
             if self.large and (self._is_large_next or not self.cells or is_crowded):
                 self._is_large_next = False
-                return self._cut()
+                if self.large[0].topic.receivers:
+                    return self._cut()
+                self._end_large()
+                continue
             self._is_large_next = True
             end = CELLS * (self.batch_count + 1)
             if self._is_mixed and self._grouped_cells < end < len(self.cells):
@@ -420,11 +423,16 @@ class Framer:
         large.offset = offset + len(data)
         self.large_bytes -= len(data)
         if large.offset == size:
-            self.large.popleft()
-            behind = self.behind.pop(large.topic)
-            self._behind_count -= len(behind) // CELLS
-            self.cells[:0] = behind
+            self._end_large()
         return (head, data), 0, audience
+
+    def _end_large(self) -> None:
+        """Be done with the first large message, cut to its end or wanted by nobody any more."""
+        large = self.large.popleft()
+        self.large_bytes -= len(large.payload) - large.offset
+        behind = self.behind.pop(large.topic)
+        self._behind_count -= len(behind) // CELLS
+        self.cells[:0] = behind
 
     def _declare_alone(self) -> Framed | None:
         """Declare the next message's topic in a frame of its own if both do not fit into one."""

@@ -299,7 +299,10 @@ class Sender:
         return shared
 
     def _audience_of(self, body: Body) -> Audience:
-        """Return who of those owed it by now a frame is for that is sent again."""
+        """Return who of those owed it by now a frame is for that is sent again.
+
+        That may be nobody: who asked for it then only has to know that it misses nothing.
+        """
         table = read_runs(body) if isinstance(body, bytes) else read_segment_run(body[0])
         topics = {number: self.topics.get(number) for number, _, _ in decode_runs(table)}
         if not topics or None in topics.values():
