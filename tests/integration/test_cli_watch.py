@@ -231,7 +231,8 @@ def test_ps_shows_the_nodes_that_are_there(bus: Bus) -> None:
         assert node["heard_ms_ago"] >= 0 and node["rtt_ms"] is None
     titles, *rows = shown.stdout.decode().splitlines()
     assert (shown.returncode, shown.stderr) == (0, b"")
-    assert titles.split()[:6] == ["name", "id", "host", "pid", "link", "address"]
+    assert titles.split()[:7] == ["name", "id", "host", "pid", "index", "link", "address"]
+    assert {row.split()[4] for row in rows} == {"0", "1"}
     assert sorted(row.split()[1] for row in rows) == sorted(node["id"][:6] for node in nodes)
 
 

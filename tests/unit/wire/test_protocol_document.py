@@ -124,4 +124,7 @@ def test_figures_are_the_limits() -> None:
     assert f"within {limits.ANNOUNCE_SPACING // ms} ms of the last CHANGE" in TEXT
     assert f"Of one peer {limits.PATTERNS_MAX:,} patterns, {limits.PUBLICATIONS_MAX:,}" in TEXT
     assert f"first {limits.SCHEMA_NAME_BYTES_MAX} bytes of the name" in TEXT
+    assert f"looks {limits.INDEX_PATIENCE // ms} ms later" in TEXT
+    assert f"straight again after {limits.STRAIGHT_CALM // limits.SECOND} s" in TEXT
+    assert f"if that is below {header.BITMAP_BITS}, -2" in TEXT
     assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT
