@@ -23,13 +23,22 @@ class Source(Struct, frozen=True, gc=False):
         return f"{self.name}#{self.id.hex()[:6]}"
 
 
+class Passage(Struct, frozen=True, gc=False):
+    """How a message came: by which link, and for whom its frame was."""
+
+    link: str
+    receiver: int
+    receivers_bitmap: int
+
+
 class Message(Struct, frozen=True):
     """One message, as published, with what the bus knows about its way.
 
     `payload` is `bytes`, or a read-only memoryview where it lies in memory shared with a publisher
     on this host (or, with `type=`, the decoded value). `sequence` counts the messages of this
-    subject at this source. `published_ns` is the publisher's wall clock, `received_ns` ours. `link`
-    tells how it came. `context` is what was given to `subscribe()`.
+    subject at this source. `published_ns` is the publisher's wall clock, `received_ns` ours.
+    `context` is what was given to `subscribe()`. `passage` is shared by all messages of a frame:
+    `link`, `receiver` and `receivers_bitmap` look there, so that they cost nothing until then.
     """
 
     subject: str
@@ -38,5 +47,26 @@ class Message(Struct, frozen=True):
     sequence: int
     published_ns: int
     received_ns: int
-    link: str
+    passage: Passage | str
     context: Any
+
+    @property
+    def link(self) -> str:
+        """Return by which link it came."""
+        passage = self.passage
+        return passage if isinstance(passage, str) else passage.link
+
+    @property
+    def receiver(self) -> int | None:
+        """Return the index of the only node that its frame was for; -1: of many, or not known.
+
+        None: it came in no frame, but from this process itself.
+        """
+        passage = self.passage
+        return None if isinstance(passage, str) else passage.receiver
+
+    @property
+    def receivers_bitmap(self) -> int | None:
+        """Return bit i for each node of index i that its frame was for; None: it came in none."""
+        passage = self.passage
+        return None if isinstance(passage, str) else passage.receivers_bitmap

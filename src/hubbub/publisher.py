@@ -163,7 +163,8 @@ class Publisher(Closing):
     def receiver(self) -> int:
         """Return the index of the only node the next message is for; -2: nobody, -1: many.
 
-        Many are also one whose index is above 63, or not known yet.
+        Many are also one whose index is above 63, or not known yet. Nodes of this process get no
+        frames, and are not counted here.
         """
         return self._topic.audience.receiver
 

@@ -1,14 +1,18 @@
 """What the core hands to the application: runs of messages in order, not single messages."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
-from hubbub.message import Source
+from hubbub.message import Passage, Source
 
 MULTICAST: Final = "multicast"
 LOCAL: Final = "local"
 LOOPBACK: Final = "loopback"
 INPROC: Final = "inproc"
+
+
+make_passage: Final = lru_cache(1024)(Passage)
 
 
 class DeliveredTopic(Protocol):
@@ -30,4 +34,4 @@ class Delivery(NamedTuple):
     payloads: list[bytes]
     published_ns: Sequence[int]
     received_ns: int
-    link: str
+    link: Passage | str  # Only the link, or also for whom the frame was.

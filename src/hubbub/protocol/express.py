@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from hubbub.limits import FRAME_COST_BYTES, STATUS_INTERVAL
+from hubbub.message import Passage
 from hubbub.protocol.burst import Address
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.peers import Peer
@@ -36,6 +37,7 @@ class Lane(NamedTuple):
     receiver: Receiver
     source: Address
     prefix_crc: int
+    passage: Passage
 
 
 class Express:
@@ -53,7 +55,7 @@ class Express:
         if len(self.lanes) >= _LANES_MAX:
             self.lanes.clear()
         prefix = buffer[start : start + PREFIX_BYTES]
-        self.lanes[prefix] = Lane(peer, receiver, source, crc32(prefix))
+        self.lanes[prefix] = Lane(peer, receiver, source, crc32(prefix), receiver.way.link)
 
     def close(self) -> None:
         """Forget all lanes: something they stand for has changed."""
@@ -65,7 +67,7 @@ class Express:
         lane = self.lanes.get(buffer[:PREFIX_BYTES])
         if lane is None or len(buffer) < _DATA:
             return None
-        peer, receiver, known_source, prefix_crc = lane
+        peer, receiver, known_source, prefix_crc, passage = lane
         (
             sequence, _, sent_us, checksum, runs, declared, count, number, first, length, size,
             published_ns,
@@ -96,4 +98,4 @@ class Express:
             receiver.status_ns = now + STATUS_INTERVAL
         topic.expected = first + 1
         payload = buffer[_DATA : _DATA + size]
-        return Delivery(topic, first, [payload], (published_ns,), received_ns, receiver.way.link)
+        return Delivery(topic, first, [payload], (published_ns,), received_ns, passage)

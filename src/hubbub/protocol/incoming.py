@@ -18,6 +18,7 @@ from hubbub.limits import (
     STATUS_WINDOW_SHARE,
     US,
 )  # fmt: skip
+from hubbub.protocol.delivery import make_passage
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.nagging import NaggingMonitor
 from hubbub.protocol.peers import Peer
@@ -76,7 +77,13 @@ class Incoming:
         receiver.echo_us = header.sent_us
         receiver.echo_ns = now
         if is_for_us:
-            receiver.way.link = self.endpoint.link
+            passage, link = receiver.way.link, self.endpoint.link
+            if (
+                passage.receivers_bitmap != header.bitmap
+                or passage.receiver != header.receiver
+                or passage.link is not link
+            ):
+                receiver.way.link = make_passage(link, header.receiver, header.bitmap)
             self._accept(now, peer, receiver, header, buffer, start, end)
         else:
             self._pass_by(now, peer, receiver, header.sequence, end - start)
@@ -239,7 +246,7 @@ class Incoming:
             if not frame:
                 self._pass_by(now, peer, receiver_now, header.sequence, HEADER_BYTES)
             else:
-                receiver_now.way.link = link
+                receiver_now.way.link = make_passage(link, header.receiver, header.bitmap)
                 self._accept(now, peer, receiver_now, header, frame, 0, len(frame))
         for receiver in peer.incoming.values():
             self.report(peer, receiver)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
 from hubbub.protocol.audience import NO_AUDIENCE, Roll
-from hubbub.protocol.delivery import MULTICAST, Delivery
+from hubbub.protocol.delivery import MULTICAST, Delivery, make_passage
+from hubbub.wire.header import MANY
 
 Waiting = tuple[int, list[bytes], Sequence[int]]
 
@@ -77,12 +78,12 @@ class OutgoingTopic:
 
 
 class Way:
-    """By which link a stream comes just now: one for its receiver and all of its topics."""
+    """How a stream comes just now: one for its receiver and all of its topics."""
 
     __slots__ = ("link",)
 
     def __init__(self) -> None:
-        self.link = MULTICAST
+        self.link = make_passage(MULTICAST, MANY, 0)
 
 
 class Hole(NamedTuple):
