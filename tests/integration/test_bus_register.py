@@ -1,5 +1,6 @@
 """Indices, receivers and the straight way between real nodes."""
 
+import gc
 import time
 from typing import Any
 
@@ -112,6 +113,16 @@ def test_several_publishers_of_a_subject_share_its_sequence_and_one_may_close() 
             (1, b"1"), (2, b"2"), (3, b"3"),
         ]  # fmt: skip
         wait_until(lambda: second.receiver == other.index)
+        own = node.subscribe("/x")
+        second.publish(b"4")
+        [message] = take(subscription, 1)
+        assert message.receiver == other.index
+        assert message.receivers_bitmap == second.receivers_bitmap == 1 << second.receiver
+        assert message.link == "multicast" and not gc.is_tracked(message)
+        [message] = take(own, 1)
+        assert (message.link, message.receiver, message.receivers_bitmap) == (
+            "loopback", None, None,
+        )  # fmt: skip
 
 
 def publish_by_all_interfaces(place: list[Any]) -> None:

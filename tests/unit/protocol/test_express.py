@@ -3,7 +3,8 @@
 from random import Random
 
 from hubbub.limits import MS
-from hubbub.wire.header import DATA, PREFIX_BYTES
+from hubbub.message import Passage
+from hubbub.wire.header import DATA, MANY, PREFIX_BYTES
 from tests.harness import Lan, Node
 
 
@@ -112,3 +113,27 @@ def test_single_message_takes_its_turn_behind_others() -> None:
     lan.run(30 * MS)
     sender.framer.add(topic, b"pending", lan.now)
     assert publisher.core.single(lan.now, sender, topic, b"x", 0) is None
+
+
+def test_express_lanes_keep_apart_for_whom_frames_are() -> None:
+    lan = Lan(1)
+    publisher = lan.nodes[0]
+    lan.run(60 * MS)
+    (subscriber,) = lan.open(1, "/...")
+    lan.open(1, "/b")
+    topics = [publisher.core.publish_on(lan.now, name) for name in ("/a", "/b")]
+    for topic in topics:
+        lan.publish(publisher, topic, b"first")
+    lan.run(30 * MS)
+    passages: list[object] = []
+    sender = publisher.core.outgoing.reliable
+    for _ in range(4):
+        for topic in topics:
+            frame = publisher.core.single(lan.now, sender, topic, b"x", 0)
+            assert frame is not None
+            subscriber.core.receive(lan.now, frame, 0, publisher.address)
+            [delivery] = subscriber.core.deliveries
+            passages.append(delivery.link)
+            subscriber.core.deliveries.clear()
+    assert passages[:2] == [Passage("multicast", 1, 0b10), Passage("multicast", MANY, 0b110)]
+    assert passages == passages[:2] * 4 and len(subscriber.core.express.lanes) == 2
