@@ -474,11 +474,14 @@ class Framer:
             runs = [(topic.number, first, len(payloads))]
             body = batch.encode(runs, payloads, published_ns, declarations)
             return body, flags, topic.audience
-        return self._frame_many(columns, declarations, flags, received_ns)
+        made = self._frame_many(columns, declarations, received_ns)
+        if made is None:
+            return None
+        audiences = {topic.audience for topic in distinct if topic.receivers}
+        self._is_mixed = self._is_mixed or len(audiences) > 1
+        return made, flags, unite(audiences)
 
-    def _frame_many(
-        self, columns: Columns, declarations: bytes, flags: int, received_ns: int
-    ) -> Framed | None:
+    def _frame_many(self, columns: Columns, declarations: bytes, received_ns: int) -> bytes | None:
         topics, payloads, published_ns = columns
         runs: list[batch.Run] = []
         sent: list[bytes] = []
@@ -494,10 +497,7 @@ class Framer:
             at = end
         if not runs:
             return None
-        audiences = {topic.audience for topic in topics if topic.receivers}
-        self._is_mixed = self._is_mixed or len(audiences) > 1
-        audience = unite(audiences)
-        return batch.encode(runs, sent, times, declarations), flags, audience
+        return batch.encode(runs, sent, times, declarations)
 
     def _number(
         self,

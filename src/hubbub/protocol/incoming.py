@@ -64,7 +64,8 @@ class Incoming:
         self, now: int, peer: Peer, header: Header, buffer: bytes, start: int, end: int
     ) -> bool:
         """Take a DATA or SEGMENT frame; False: it can hold nothing for us."""
-        is_for_us = self.register.is_for_us(header)
+        register = self.register
+        is_for_us = header.bitmap & register.bits != 0 or register.is_for_us(header)
         if not is_for_us:
             self.endpoint.drops["not_for_us"] += 1
         receiver = peer.incoming.get(header.stream)

@@ -28,14 +28,14 @@ class Register:
         self.index = NO_INDEX
         self.due_ns: int | None = None  # When to look whether to take another.
         self.changes = 0
-        self._bits = 0  # Of every index that was ours.
+        self.bits = 0  # Of every index that was ours.
         self._indices: set[int] = set()
 
     def is_for_us(self, header: Header) -> bool:
         """Tell by its header whether a frame may hold something for us."""
         return bool(
             header.flags & OPEN_BITMAP
-            or header.bitmap & self._bits
+            or header.bitmap & self.bits
             or header.receiver in self._indices
         )
 
@@ -60,7 +60,7 @@ class Register:
         self.changes += 1
         self._indices.add(index)
         if index < BITMAP_BITS:
-            self._bits |= 1 << index
+            self.bits |= 1 << index
         return True
 
     def _choose(self) -> int:

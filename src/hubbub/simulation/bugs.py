@@ -326,7 +326,7 @@ def old_index_not_honoured(sound: Method) -> Method:
         has_changed = bool(sound(self, now))
         if has_changed:
             self._indices = {self.index}
-            self._bits = 1 << self.index if self.index < 64 else 0
+            self.bits = 1 << self.index if self.index < 64 else 0
         return has_changed
 
     return advance
