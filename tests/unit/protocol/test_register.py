@@ -256,7 +256,7 @@ def test_forged_index_out_of_bounds_is_malformed(index: int) -> None:
     lan = Lan(1)
     (node,) = lan.nodes
     lan.run(60 * MS)
-    hello = Hello("x", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], True, index)
+    hello = Hello("x", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], True, index=index)
     node.core.receive(lan.now, forge(lan, HELLO, control.encode(hello), key(0)), 0, ("10.0.0.9", 9))
     assert node.drops["malformed"] == 1
     if index >= -(2**15):
@@ -275,7 +275,7 @@ def test_node_that_claims_every_index_pushes_others_out_of_the_bitmap_and_nothin
     topic = publisher.core.publish_on(lan.now, "/a")
     sent = []
     for index in range(64):
-        hello = Hello("x", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], True, index)
+        hello = Hello("x", "host", 1, "default", 1, 0, 1, [], 1 << 20, [], True, index=index)
         frame = forge(lan, HELLO, control.encode(hello), index.to_bytes(12, "big") + bytes(8))
         for node in (publisher, subscriber):
             node.core.receive(lan.now, frame, 0, ("10.0.0.9", 9))
