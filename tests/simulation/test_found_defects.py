@@ -19,6 +19,7 @@ from hubbub.wire import batch
 from hubbub.wire.control import (
     Grant,
     GrantedStream,
+    Lost,
     Topic,
     decode_declarations,
     encode_declarations,
@@ -141,6 +142,20 @@ def test_messages_of_a_topic_whose_declaring_frame_is_repaired_later_are_not_los
     assert receiver.holes == [] and receiver.held_bytes == 0
 
 
+def test_message_that_comes_right_after_the_loss_of_its_topics_name_is_held() -> None:
+    """Both read at once, it was dropped without a word before the new grant was asked for."""
+    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), lambda _: True)
+    receiver.extend(0, 3)
+    receiver.lose(Lost(bytes(20), "not_available", [(1, 1)], [(17, 1, 1)]), 0, [])
+    assert accept(receiver, 2, [(17, 2, 1)]) == [] and receiver.held_bytes > 0
+    receiver.declare(Topic(17, RELIABLE, "/a", 1))
+    receiver.is_awaiting_grant = False
+    out: list[Delivery] = []
+    receiver.release_held(0, out)
+    assert [delivery.first for delivery in out] == [2]
+    assert [(hole.first, hole.last) for hole in receiver.holes] == [(1, 1)]
+
+
 def test_what_nobody_can_name_any_more_is_not_kept() -> None:
     receiver = make_receiver()
     accept(receiver, 2, [(99, 1, 1)])
@@ -256,8 +271,8 @@ def test_late_frame_of_an_old_incarnation_does_not_end_the_new_one_for_ever() ->
 
     stage.network.drop = keep_hello
     publisher.publish_on("/t/1")
-    publisher.core.subscribe(publisher.now, "/elsewhere")
-    stage.world.run_for(100 * MS)
+    publisher.core.discovery.look_longer(publisher.now)  # It says HELLO again.
+    stage.world.run_for(200 * MS)
     publisher.crash()
     again = stage.node(publisher.host, publisher.index)
     subscriber.core.discovery.departed.clear()  # It never heard the old one.

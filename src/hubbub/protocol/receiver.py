@@ -418,15 +418,22 @@ class Receiver:
             elif topic is not None and topic.is_wanted:
                 self.reassembly.drop((number, first))
                 topic.lose(first, count, lost.reason, received_ns, out)
-        self.has_lost_names = True
+        self._lose_names()
         self._settle_frames(lost.ranges, lost.reason, received_ns, out)
+
+    def _lose_names(self) -> None:
+        """Ask for another grant: what is lost may have named topics.
+
+        What came of these, and comes until then, is held from now on.
+        """
+        self.has_lost_names = self.is_awaiting_grant = True
 
     def abandon(
         self, frames: list[int], reason: str, received_ns: int, out: list[Delivery]
     ) -> None:
         """Give up frames without knowing what was in them."""
         if frames:
-            self.has_lost_names = True
+            self._lose_names()
             before = len(self.holes)
             open_holes = sum(1 for topic in self.topics.values() if topic.hole_first)
             self._settle_frames([(frame, 1) for frame in frames], reason, received_ns, out)
