@@ -14,7 +14,7 @@ _REST_NS: Final = 3 * SECOND
 _REST_BYTES_PER_SECOND: Final = 200
 _CALM_NS: Final = 100 * MS  # More than all repetitions of a change take.
 # A network of 200 takes a minute to simulate.
-_LARGE: Final = (*[30] * 30, *[60] * 8, 100, 200)
+_LARGE: Final = (*[20] * 33, *[50] * 5, 100, 200)
 _SETTLE_NS: Final = 6 * SECOND  # One that was cut off for long is known again by a heartbeat.
 
 Action = Callable[["_Crowd"], None]
@@ -167,7 +167,7 @@ def _check_rest(stage: Stage) -> None:
 
 @scenario
 def discovery_large(stage: Stage) -> None:
-    """Open 30 nodes, seldom 200, with 1,000 topics in all: all know all, and rest is cheap."""
+    """Open 20 nodes, seldom 200, with 1,000 topics in all: all know all, and rest is cheap."""
     random, world = stage.random, stage.world
     count = random.choice(_LARGE)
     pause_ns = random.choice([0, 10 * MS])
