@@ -16,7 +16,7 @@ SUBJECT_LEVELS_MAX: Final = 64
 NODE_NAME_BYTES_MAX: Final = 255
 
 # Frames.
-# A declaration of the longest subject must fit; IPv6 promises an MTU of 1280.
+# A declaration of the longest subject and type name must fit; IPv6 promises an MTU of 1280.
 FRAME_BYTES_MIN: Final = 1232
 FRAME_BYTES_MAX: Final = 65_507
 MESSAGE_BYTES_MAX: Final = 1 << 30

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hubbub.errors import ConfigurationError
+from hubbub.limits import SCHEMA_NAME_BYTES_MAX
 
 
 class Schema(NamedTuple):
@@ -28,5 +29,13 @@ def schema_of(kind: Any) -> Schema:
         description = msgspec.json.encode(msgspec.json.schema(kind), order="sorted")
     except TypeError as error:
         raise ConfigurationError(f"type={kind!r} cannot be encoded: {error}") from None
-    name = getattr(kind, "__qualname__", str(kind))
+    name = _shorten(getattr(kind, "__qualname__", str(kind)))
     return Schema(name, int.from_bytes(sha256(description).digest()[:8], "big") or 1)
+
+
+def _shorten(name: str) -> str:
+    """Bound a name that is only shown: a union is named by all its members."""
+    data = name.encode()
+    if len(data) <= SCHEMA_NAME_BYTES_MAX:
+        return name
+    return data[: SCHEMA_NAME_BYTES_MAX - 3].decode(errors="ignore") + "..."
