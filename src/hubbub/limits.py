@@ -27,6 +27,7 @@ TOPIC_RESERVED: Final = 1  # RODOS: the topic list travels on topic 1 (decision 
 TOPIC_FIRST: Final = 16
 TOPICS_MAX: Final = 1 << 20
 SEQUENCE_MAX: Final = (1 << 64) - 1
+TIME_MAX: Final = (1 << 64) - 1  # Of a publish time.
 
 # Batching: a sender that sent more than BUSY_MESSAGES in one BUSY_WINDOW holds back.
 BUSY_WINDOW: Final = 1 * MS

@@ -16,6 +16,7 @@ import msgspec
 from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
 from hubbub.errors import ClosedError, PayloadError
+from hubbub.limits import TIME_MAX
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.driver import Driver
@@ -85,6 +86,8 @@ class Publisher(Closing):
             payload = payload()
         if type(payload) is not bytes:
             payload = self._snapshot(payload)
+        if at_ns is not None:
+            _check_time(at_ns)
         return self._publish_bytes(payload, is_flushing, wall_ns() if at_ns is None else at_ns)
 
     def _publish_bytes(self, payload: bytes, is_flushing: bool, published_ns: int) -> int:
@@ -251,6 +254,12 @@ class Publisher(Closing):
                 return False
             self._driver.core.outgoing.skip_message(self._topic)
         return True
+
+
+def _check_time(time_ns: int) -> None:
+    """Refuse a time that no frame can carry; found out later, it would end the stream."""
+    if not isinstance(time_ns, int) or not 0 <= time_ns <= TIME_MAX:
+        raise PayloadError(f"time_ns={time_ns!r} is none: give nanoseconds since 1970, an int")
 
 
 def _express_of(publisher: Publisher) -> Callable[..., int]:

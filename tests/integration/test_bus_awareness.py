@@ -224,6 +224,18 @@ def test_time_of_what_a_message_tells_can_be_given() -> None:
         assert [one.published_ns for one in take(subscription, 100)] == list(range(100))
 
 
+@pytest.mark.parametrize("time_ns", [-1, 1 << 64, 1.5, "now"])
+def test_time_that_no_frame_can_carry_is_refused_and_the_stream_goes_on(time_ns: Any) -> None:
+    place = fresh_place()
+    with place.open("p") as sender, place.open("s") as receiver:
+        subscription, publisher = receiver.subscribe("/x"), sender.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        with pytest.raises(hubbub.PayloadError, match="time_ns"):
+            publisher.publish(b"never", time_ns=time_ns)
+        publisher.publish(b"next", time_ns=(1 << 64) - 1)
+        assert take(subscription, 1)[0].payload == b"next"
+
+
 def test_closed_publisher_makes_nothing() -> None:
     with fresh_place().open("p") as node:
         publisher = node.publisher("/x")
