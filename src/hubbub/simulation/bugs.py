@@ -16,6 +16,7 @@ from hubbub.protocol.cache import Cache
 from hubbub.protocol.declared import Declared, News
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.flow import Flow
+from hubbub.protocol.framing import Framer
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.matches import Matches
@@ -119,6 +120,17 @@ def newest_frame_not_repaired(sound: Method) -> Method:
         return 0 if sequence == self.next_sequence - 1 else sound(self, now, key, sequence)
 
     return queue
+
+
+@_bug(Framer, "next_body", "images_beside_samples")
+def large_message_cut_to_its_end_first(sound: Method) -> Method:
+    """Let what is small wait until the last piece of a large message has been cut."""
+
+    def next_body(self: Framer, now: int, received_ns: int) -> Any:
+        self._is_large_next = True
+        return sound(self, now, received_ns)
+
+    return next_body
 
 
 @_bug(Receiver, "base", "random_loss")

@@ -36,6 +36,36 @@ def large_messages(stage: Stage) -> None:
 
 
 @scenario
+def images_beside_samples(stage: Stage) -> None:
+    """Send 200 small messages a second beside 10 images: no image keeps a small one waiting."""
+    random, world = stage.random, stage.world
+    # An image takes the wire 25 to 40 ms; whole, it would hold up five samples and more.
+    host = Host(
+        frame_bytes_max=random.choice([1400, 16_384]),
+        settings=Settings(rate_limit_bits=100_000_000),
+    )
+    publishing, subscribing = stage.group(1, random.randint(1, 2), host=host)
+    images, samples = stage.topics(publishing, 2)
+    stage.meet([images, samples], len(subscribing))
+    world.run_for(60 * MS)
+    small = stage.feed(publishing[0], samples, count=200, pause_ns=(5 * MS, 5 * MS))
+    stage.feed(
+        publishing[0], images, count=10, pause_ns=(100 * MS, 100 * MS),
+        size_bytes=(300_000, 500_000),
+    )  # fmt: skip
+    publication = next(p for p in stage.ledger.publications.values() if p.topic is samples)
+    while not small.is_done:
+        world.run_for(1 * MS)
+        for node in subscribing:
+            count = stage.ledger.reception(publication, node).count
+            waiting = len(publication.payloads) - count
+            world.check(waiting <= 2, f"{waiting} small messages wait at {node.name}")
+    stage.play()
+    stage.finish()
+    stage.check_first()
+
+
+@scenario
 def many_topics(stage: Stage) -> None:
     """Publish on hundreds of topics, declared before and after the subscribers come."""
     random, world = stage.random, stage.world
