@@ -12,6 +12,7 @@ import pytest
 import hubbub
 from hubbub import Channel, Faults, Node, Settings
 from hubbub.runtime.logs import CONCERNS
+from tests.tables import read_table, section
 
 TEXT = (Path(__file__).parents[2] / "docs" / "distributor.md").read_text()
 
@@ -47,9 +48,7 @@ class Row(NamedTuple):
 
 
 def rows(title: str) -> list[Row]:
-    section = TEXT.split(f"## {title}\n")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    return [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in lines[2:]]
+    return [Row(*cells) for cells in read_table(section(TEXT, title))]
 
 
 ROWS = rows("Application") + rows("Connection")

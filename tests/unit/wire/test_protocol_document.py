@@ -20,20 +20,16 @@ from hubbub.wire.control import (
     Topic,
     Want,
 )
+from tests.tables import read_table
 
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
 
 
 def table(title: str) -> list[list[str]]:
     """Return the rows of the table whose first column has this title."""
-    _, _, rest = TEXT.partition(f"\n| {title} |")
+    _, head, rest = TEXT.partition(f"\n| {title} |")
     assert rest, f"no table of {title}"
-    rows = []
-    for line in rest.splitlines()[2:]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line[1:-1].split("|")])
-    return rows
+    return read_table(head + rest)
 
 
 def test_header_table_is_the_header() -> None:
