@@ -6,6 +6,7 @@ garbage.
 """
 
 from hashlib import sha256
+from json import dumps
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ def schema_of(kind: Any) -> Schema:
     if kind is None:
         return Schema()
     try:
-        description = msgspec.json.encode(msgspec.json.schema(kind), order="sorted")
+        description = dumps(msgspec.json.schema(kind), sort_keys=True).encode()
     except TypeError as error:
         raise ConfigurationError(f"type={kind!r} cannot be encoded: {error}") from None
     name = _shorten(getattr(kind, "__qualname__", str(kind)))

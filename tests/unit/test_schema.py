@@ -43,6 +43,11 @@ def test_name_is_never_longer_than_its_bound(letter: str, length: int) -> None:
     assert name.startswith(letter)
 
 
+def test_members_of_a_union_may_be_told_apart_by_numbers() -> None:
+    kinds = [msgspec.defstruct(f"K{place}", [("x", int)], tag=place) for place in range(3)]
+    assert schema_of(kinds[0] | kinds[1]) != schema_of(kinds[0] | kinds[2])
+
+
 def test_long_names_that_are_shortened_alike_are_still_different_types() -> None:
     one, other = schema_of(union_of(3, 30)), schema_of(union_of(4, 30))
     assert one.name == other.name and one.hash != other.hash
