@@ -269,19 +269,24 @@ def test_parts_of_an_announcement_that_never_ends_claim_little_memory(known: int
 
 
 def test_interests_and_topics_beyond_64_kib_are_known_in_full_despite_loss() -> None:
-    lan = Lan(2)
-    publisher, subscriber = lan.nodes
+    lan = Lan(1)
+    publisher = lan.nodes[0]
+    (early,) = lan.open(1)
     subjects = [f"/plant/{'n' * 50}/{number:04d}" for number in range(1200)]
     assert sum(map(len, subjects)) > 1 << 16
     lan.lose = lose_share(Random(5), 0.1)
     topics = [publisher.core.publish_on(lan.now, subject) for subject in subjects]
+    for topic in topics:  # So all are declared, and only a grant can name them to who comes later.
+        lan.publish(publisher, topic, b"early")
+    assert lan.run_until(lambda: len(early.received) == len(subjects), 10 * SECOND)
+    late = lan.add()
     for subject in subjects:
-        subscriber.core.subscribe(lan.now, subject)
-    assert lan.run_until(lambda: all(t.receivers == 1 for t in topics), 10 * SECOND)
+        late.core.subscribe(lan.now, subject)
+    assert lan.run_until(lambda: all(t.receivers == 2 for t in topics), 10 * SECOND)
     for topic in topics:
         lan.publish(publisher, topic, topic.subject.encode())
-    assert lan.run_until(lambda: len(subscriber.received) == len(subjects), 10 * SECOND)
-    assert all(got.payload == got.subject.encode() for got in subscriber.received)
+    assert lan.run_until(lambda: len(late.received) == len(subjects), 10 * SECOND)
+    assert all(got.payload == got.subject.encode() for got in late.received)
 
 
 # 1000+ entities.
@@ -307,3 +312,21 @@ def test_thousands_of_publishers_and_subscriptions_find_each_other_and_then_are_
         lan.publish(owner, topic, b"x")
     lan.run(1 * SECOND)
     assert [len(node.received) for node in lan.nodes] == [300] * 4
+
+
+# What is beyond the list.
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["goodbye", "killed"])
+def test_each_of_many_that_leave_at_once_is_reported(is_clean: bool) -> None:
+    lan = Lan(1, heartbeat_ms=100, peer_timeout_ms=300)
+    observer = lan.nodes[0]
+    nodes = lan.open(12)
+    for node in nodes:
+        if is_clean:
+            node.core.close(lan.now, 100 * MS)
+        else:
+            node.is_running = False
+    lan.run(1 * SECOND)
+    left = [event.peer.id for event in observer.events_of(PeerLeft)]
+    assert sorted(left) == sorted(node.core.endpoint.identity.id for node in nodes)
