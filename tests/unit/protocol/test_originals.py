@@ -253,7 +253,7 @@ def test_parts_of_an_announcement_that_never_ends_claim_little_memory(known: int
     assert sound is not None
     bodies = [
         control.encode(replace(sound, part=part, parts=65_535, known=[1 << 31] * known))
-        for part in (*range(400), 65_534, 65_535)
+        for part in (*range(60), 65_534, 65_535)
     ]
     tracemalloc.start()
     try:
