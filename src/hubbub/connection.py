@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubbub import neighbours
 from hubbub.channel import Channel
+from hubbub.errors import ConfigurationError
 from hubbub.events import Event, SchemaMismatch
+from hubbub.limits import PATTERNS_MAX
 from hubbub.links.host import HostLink
 from hubbub.links.multicast import MulticastLink
 from hubbub.neighbours import Neighbourhood
@@ -97,6 +99,14 @@ class Connection:
         is_chosen = self.channel.interface or self._node._interface or not link.interfaces
         if not is_chosen and all(interface.is_loopback for interface in link.interfaces):
             _notice_loopback()
+
+    def check_room(self, pattern: str) -> None:
+        """Refuse a pattern that no peer would keep, rather than be served without it."""
+        patterns = self.driver.core.state.interest.patterns
+        if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
+            raise ConfigurationError(
+                f"{pattern} would be pattern {PATTERNS_MAX + 1} of this node: use wildcards"
+            )
 
     def place(self, pattern: str, sink: Sink) -> object:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""

@@ -252,13 +252,15 @@ class Node(Closing):
             for each in patterns:
                 subscription.add(each, context)
         except BaseException:
-            self._forget(subscription)
+            subscription.close()
             raise
         return subscription
 
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
         self._refuse_closed()
         check_pattern(pattern)
+        for connection in self.channels:
+            connection.check_room(pattern)
         handle = PatternHandle(subscription, pattern, {}, context)
         self._subscriptions.setdefault(subscription, []).append(handle)
         for connection in self.channels:

@@ -192,6 +192,29 @@ def test_listener_may_close_the_node_that_tells_it(kind: type[hubbub.Event]) -> 
         assert node.is_closed and not node.channels
 
 
+# 1000+ entities.
+
+
+def test_pattern_beyond_what_peers_keep_is_refused_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hubbub.connection.PATTERNS_MAX", 3)
+    place = fresh_place()
+    with place.open("n") as node, place.open("p") as sender:
+        kept, publisher = node.subscribe(["/a", "/b"]), sender.publisher("/c")
+        with pytest.raises(hubbub.ConfigurationError, match="/d would be pattern 4 of this node"):
+            node.subscribe(["/a", "/c", "/d"])
+        third = kept.add("/c")
+        kept.add("/a")  # It is one pattern, however often.
+        with pytest.raises(hubbub.ConfigurationError):
+            kept.add("/d")
+        assert kept.patterns == ("/a", "/b", "/c", "/a")
+        assert publisher.wait_for_subscribers(1, 10)
+        kept.remove(third)
+        wait_until(lambda: not publisher.is_connected)
+        assert node.subscribe("/d").patterns == ("/d",)
+
+
 # 200 Hz small messages beside 10 Hz images.
 
 
