@@ -123,4 +123,7 @@ def test_figures_are_the_limits() -> None:
     assert f"looks {limits.INDEX_PATIENCE // ms} ms later" in TEXT
     assert f"straight again after {limits.STRAIGHT_CALM // limits.SECOND} s" in TEXT
     assert f"if that is below {header.BITMAP_BITS}, -2" in TEXT
+    heartbeat = header.HEADER_BYTES + control._HEARTBEAT.size
+    heartbeat += len(header.STREAMS) * control._TAIL.size
+    assert f"one HEARTBEAT of {heartbeat} bytes a second" in TEXT
     assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT
