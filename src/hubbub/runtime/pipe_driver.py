@@ -132,7 +132,7 @@ class PipeDriver:
     def wait_for_depot(self, framer: Framer) -> None:
         """Wait a little while readers hold all that can be shared; then large messages are cut."""
         depot = self.depot
-        if depot is not None and depot.is_full and framer.route is not None:
+        if depot is not None and depot.is_full and framer.is_near:
             self._driver.publishing_paused()
             self._driver.wait(lambda: not depot.is_full, 2 * STORE_PATIENCE / SECOND)
 
