@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hubbub import neighbours
 from hubbub.channel import Channel
 from hubbub.events import Event, SchemaMismatch
+from hubbub.links.dialling import HostAndPort
 from hubbub.links.host import HostLink
+from hubbub.links.listening import open_listener
 from hubbub.links.multicast import MulticastLink
+from hubbub.links.tcp import TcpLink
 from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
+from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
@@ -67,10 +71,13 @@ class Connection:
         )  # fmt: skip
         self.name = link.channel
         dispatcher = Dispatcher(self._match, self._emit)
+        try:
+            tcp = self._open_tcp(node, channel, core.endpoint) if "tcp" in node.links else None
+        except BaseException:
+            link.close()
+            raise
         local = node._open_local(core.endpoint) if "local" in node.links else None
-        if isinstance(link, HostLink):
-            link.use(local)
-        self.driver = Driver(core, link, shared(), dispatcher, node._forked, local)
+        self.driver = Driver(core, link, shared(), dispatcher, node._forked, local, tcp)
         self.neighbours = Neighbourhood()
         if "inproc" in node.links:
             self.neighbours = neighbours.shared.at(identity.domain, self.name)
@@ -85,12 +92,22 @@ class Connection:
             faults=node._faults, **node._link_options,
         )  # fmt: skip
 
+    @staticmethod
+    def _open_tcp(node: "Node", channel: Channel, endpoint: Endpoint) -> TcpLink:
+        interface = channel.interface or node._interface
+        listener = open_listener(interface, node._listen, channel.port)
+        peers = [HostAndPort(host, port or channel.port) for host, port in node._peers]
+        return TcpLink(
+            endpoint.key, endpoint.domain, endpoint.channel, listener.socket, peers,
+            endpoint.random, monotonic_ns, listener.scope,
+        )  # fmt: skip
+
     def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
         """Begin to send and receive."""
         self.neighbours.join(self)
         self.driver.loop.attach(self.driver, switch_interval_ms, spin_us)
-        if self.driver.pipes is not None:
-            self.driver.loop.attach(self.driver.pipes, switch_interval_ms, spin_us)
+        for pipes in self.driver.pipe_drivers:
+            self.driver.loop.attach(pipes, switch_interval_ms, spin_us)
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces)
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
