@@ -55,13 +55,13 @@ def publish_all(publisher: hubbub.Publisher, numbers: range, size_bytes: int = 8
         publisher.publish((b"%08d" % number).ljust(size_bytes, b"."))
 
 
-def streams_of(node: hubbub.Node) -> int:
+def connections_of(node: hubbub.Node) -> int:
     [channel] = node.statistics().channels
     assert channel.tcp is not None
     return channel.tcp.pipes
 
 
-def break_streams(node: hubbub.Node) -> None:
+def break_connections(node: hubbub.Node) -> None:
     [connection] = node.channels
     assert connection.driver.tcp is not None
     for pipe in list(connection.driver.tcp.link._pipes.values()):
@@ -95,7 +95,7 @@ def test_who_is_named_by_either_side_is_found_whoever_comes_first() -> None:
     with place.open("first", **ALONE, peers=LOOPBACK, on_event=events) as first:
         second_port = first.statistics().channels[0].tcp.address  # type: ignore[union-attr]
         with place.open("second", **ALONE, peers=[second_port]) as second:
-            wait_until(lambda: streams_of(first) == streams_of(second) == 1)
+            wait_until(lambda: connections_of(first) == connections_of(second) == 1)
             assert events.wait(PeerJoined).peer.name == "second"
         assert events.wait(PeerLeft).reason == "closed"
 
@@ -170,7 +170,7 @@ def test_listener_that_is_killed_and_comes_back_is_connected_again() -> None:
                 assert actor.hear() == "ready"
                 wait_until(lambda wanted=enough: subscription.pending > wanted)
                 actor.signal(signal.SIGKILL)
-            wait_until(lambda: streams_of(node) == 0)
+            wait_until(lambda: connections_of(node) == 0)
             assert len(events.of(PeerJoined)) == life
         messages = take(subscription, subscription.pending)
     numbers = Counter((message.source.incarnation, int(message.payload)) for message in messages)
@@ -190,8 +190,8 @@ def test_every_message_of_a_life_comes_once_though_its_connection_breaks() -> No
         assert publisher.wait_for_subscribers(1, 10)
         for part in range(3):
             publish_all(publisher, range(part * 5_000, (part + 1) * 5_000))
-            break_streams(node)
-            wait_until(lambda: streams_of(node) == 1)
+            break_connections(node)
+            wait_until(lambda: connections_of(node) == 1)
         assert actor.hear() == [True, 0, {"tcp": messages}]
         actor.tell()
 
@@ -253,13 +253,13 @@ def test_one_receiver_elsewhere_is_served_by_tcp_and_several_by_the_group() -> N
     with place.open("p", **BESIDE) as node, place.open("a", **BESIDE, peers=LOOPBACK) as one:
         subscription, publisher = one.subscribe("/x"), node.publisher("/x")
         assert publisher.wait_for_subscribers(1, 10)
-        wait_until(lambda: streams_of(node) == 1)
+        wait_until(lambda: connections_of(node) == 1)
         publish_all(publisher, range(50))
         assert {message.link for message in take(subscription, 50)} == {"tcp"}
         with place.open("b", **BESIDE, peers=LOOPBACK) as other:
             second = other.subscribe("/x")
             assert publisher.wait_for_subscribers(2, 10)
-            wait_until(lambda: streams_of(node) == 2)
+            wait_until(lambda: connections_of(node) == 2)
             publish_all(publisher, range(50))
             assert {message.link for message in take(second, 50)} == {"multicast"}
             assert {message.link for message in take(subscription, 50)} == {"multicast"}
@@ -268,7 +268,7 @@ def test_one_receiver_elsewhere_is_served_by_tcp_and_several_by_the_group() -> N
         assert {message.link for message in take(subscription, 50)} == {"tcp"}
 
 
-def test_stream_that_breaks_in_the_midst_falls_over_to_the_group() -> None:
+def test_connection_that_breaks_in_the_midst_falls_over_to_the_group() -> None:
     place, messages = fresh_place(), 30_000
     options = {**BESIDE, "peers": LOOPBACK}
     with place.open("p", **BESIDE) as node, acting(count, place, messages, options) as actor:
@@ -276,9 +276,9 @@ def test_stream_that_breaks_in_the_midst_falls_over_to_the_group() -> None:
         publisher = node.publisher("/x")
         assert publisher.wait_for_subscribers(1, 10)
         for part in range(3):
-            wait_until(lambda: streams_of(node) == 1)
+            wait_until(lambda: connections_of(node) == 1)
             publish_all(publisher, range(part * 10_000, (part + 1) * 10_000))
-            break_streams(node)
+            break_connections(node)
         is_complete, pending, links = actor.hear()
         assert is_complete and pending == 0 and links.keys() == {"tcp", "multicast"}, links
         actor.tell()
@@ -290,7 +290,7 @@ def test_pipe_of_this_host_is_preferred_to_tcp_and_both_go_together() -> None:
     with place.open("p", links=["local", "tcp"]) as node, place.open("near", **both) as near:
         subscription, publisher = near.subscribe("/x"), node.publisher("/x")
         assert publisher.wait_for_subscribers(1, 10)
-        wait_until(lambda: streams_of(node) == 1)
+        wait_until(lambda: connections_of(node) == 1)
         wait_until(lambda: publisher.subscribers()[0].link == "local")
         publish_all(publisher, range(50))
         assert {message.link for message in take(subscription, 50)} == {"local"}

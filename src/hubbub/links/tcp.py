@@ -22,7 +22,7 @@ from hubbub.links.inlet import Received
 from hubbub.links.listening import address_text
 from hubbub.links.pipes import NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
 from hubbub.links.records import RecordReader, encode_head
-from hubbub.protocol.burst import Pipes, Streams
+from hubbub.protocol.burst import FarPipes, Pipes
 from hubbub.protocol.delivery import TCP
 from hubbub.wire.header import KEY_BYTES
 
@@ -111,7 +111,7 @@ class TcpLink(PipeLink[_TcpPipe]):
             self._begin(opened, None)
 
     def _make_source(self, pipe: _TcpPipe) -> Pipes:
-        source = Streams((pipe.key,))
+        source = FarPipes((pipe.key,))
         try:
             source.place = address_text(pipe.socket.getpeername())
         except OSError:

@@ -22,7 +22,7 @@ class Pipes(tuple[bytes, ...]):
     place = "this host"
 
 
-class Streams(Pipes):
+class FarPipes(Pipes):
     """The same where at least one pipe leads by TCP to elsewhere, or where one came from there."""
 
     link = TCP
@@ -30,7 +30,7 @@ class Streams(Pipes):
     place: str
 
 
-class GroupAndPipes(Streams):
+class GroupAndPipes(FarPipes):
     """The group, and by pipes those whom it may not reach."""
 
     has_group = True

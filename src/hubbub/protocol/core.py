@@ -282,9 +282,9 @@ class Core:
         self.reroute(now)
 
     def _note_grouped(self, now: int) -> bool:
-        """Note who, of those that have a stream, hears the group, too; True: that has changed."""
+        """Note who of those reached by TCP hears the group, too; True: that has changed."""
         oldest_ns = now - int(self.settings.peer_timeout_ms * MS)
-        heard = [(key, self.peers.get(key)) for key in self.endpoint.ways.streams]
+        heard = [(key, self.peers.get(key)) for key in self.endpoint.ways.far]
         grouped = frozenset(
             key
             for key, peer in heard

@@ -9,7 +9,7 @@ dropped by its sequence.
 
 from collections.abc import Collection
 
-from hubbub.protocol.burst import GroupAndPipes, Pipes, Streams
+from hubbub.protocol.burst import FarPipes, GroupAndPipes, Pipes
 from hubbub.protocol.delivery import LOCAL, TCP
 
 
@@ -18,21 +18,21 @@ class Ways:
 
     def __init__(self) -> None:
         self.best: dict[bytes, Pipes] = {}  # By the key of the other end.
-        self._spare: dict[bytes, Streams] = {}  # To nodes that have a better one.
-        self.grouped: frozenset[bytes] = frozenset()  # Who has a stream, and hears the group, too.
+        self._spare: dict[bytes, FarPipes] = {}  # To nodes that have a better one.
+        self.grouped: frozenset[bytes] = frozenset()  # Whom TCP reaches and the group, too.
         self.has_group = True  # Else everybody who has a pipe is the group; the shell sees to it.
         self.everybody: GroupAndPipes | None = None  # Where goes what is for all; None: the group.
 
     def open(self, key: bytes, link: str, place: str) -> Pipes:
         """Enter a pipe; return the best one to that node."""
-        pipe = Pipes((key,)) if link == LOCAL else Streams((key,))
+        pipe = Pipes((key,)) if link == LOCAL else FarPipes((key,))
         before = self.best.get(key)
-        if isinstance(pipe, Streams):
+        if isinstance(pipe, FarPipes):
             pipe.place = place
             if before is not None and before.is_near:
                 self._spare[key] = pipe
                 pipe = before
-        elif isinstance(before, Streams):
+        elif isinstance(before, FarPipes):
             self._spare[key] = before
         self.best[key] = pipe
         self._changed()
@@ -57,13 +57,13 @@ class Ways:
         self._changed()
 
     @property
-    def streams(self) -> list[bytes]:
+    def far(self) -> list[bytes]:
         """Return the nodes that are reached by TCP."""
         return [key for key, pipe in self.best.items() if pipe.link == TCP]
 
     def _changed(self) -> None:
-        streams = self.streams if self.has_group else []
-        self.everybody = GroupAndPipes(streams) if streams else None
+        far = self.far if self.has_group else []
+        self.everybody = GroupAndPipes(far) if far else None
 
     def route(self, keys: list[bytes], behind: Collection[bytes]) -> Pipes | None:
         """Choose the way of new frames for these receivers; None: the group.
@@ -75,5 +75,5 @@ class Ways:
         is_piped = bool(keys) and all(key in self.best for key in keys)
         if is_piped and (len(far) <= 1 or len(unheard) == len(far) or not self.has_group):
             ready = [key for key in keys if key not in behind] or keys
-            return Streams(ready) if far else Pipes(ready)
+            return FarPipes(ready) if far else Pipes(ready)
         return GroupAndPipes(unheard) if unheard and self.has_group else None

@@ -270,7 +270,7 @@ def group_taken_to_reach_all(sound: Method) -> Method:
     return route
 
 
-@_bug(Ways, "close", "stream_changes")
+@_bug(Ways, "close", "tcp_changes")
 def ended_pipe_still_used(sound: Method) -> Method:
     """Go on sending by a pipe that is no more."""
     return lambda self, key, link: self.best.get(key)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from hubbub.limits import MS, US
-from hubbub.protocol.burst import Pipes, Streams
+from hubbub.protocol.burst import FarPipes, Pipes
 from hubbub.protocol.delivery import LOCAL, TCP
 from hubbub.simulation.world import World
 from hubbub.wire.batch import decode_reference, encode_reference
@@ -105,7 +105,7 @@ class PipeNetwork:
     def _arrive(self, number: int, way: tuple[bytes, bytes], link: str, frame: bytes) -> None:
         node = self.nodes.get(way[1])
         if node is not None and self._open.get((frozenset(way), link)) == number:
-            node.arrive(frame, Pipes(way[:1]) if link == LOCAL else Streams(way[:1]))
+            node.arrive(frame, Pipes(way[:1]) if link == LOCAL else FarPipes(way[:1]))
 
     def _tell(self, one: "SimulatedNode", other: "SimulatedNode", link: str) -> None:
         for node, peer in ((one, other), (other, one)):
@@ -119,6 +119,6 @@ class PipeNetwork:
         if is_open and place not in node.pipes:
             node.learn_pipe(*place, is_open=True, is_dead=False)
         elif place in node.pipes and not is_open:
-            # Who closes a stream may live: only on one host does somebody know.
+            # Who closes a connection may live: only on one host does somebody know.
             is_dead = not peer.is_alive and link == LOCAL
             node.learn_pipe(*place, is_open=False, is_dead=is_dead)

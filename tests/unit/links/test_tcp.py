@@ -16,7 +16,7 @@ from hubbub.links.dialling import HostAndPort, Target
 from hubbub.links.listening import ListenAt, open_listener
 from hubbub.links.pipes import BACKLOG_BYTES_MAX, LOOKS_MAX
 from hubbub.links.tcp import TcpLink
-from hubbub.protocol.burst import Pipes, Streams
+from hubbub.protocol.burst import FarPipes, Pipes
 from tests.integration.link_probe import free_port
 
 A, B, C = (bytes([number]) * 20 for number in (1, 2, 3))
@@ -84,7 +84,7 @@ def test_a_burst_arrives_as_it_was_sent_and_says_by_what(
     other = open_link(B, one)
     pump([one, other], lambda: one.opened and other.opened)
     [pipe] = other.opened
-    assert isinstance(pipe, Streams) and pipe == (A,) and pipe.place == one.address_text
+    assert isinstance(pipe, FarPipes) and pipe == (A,) and pipe.place == one.address_text
     meet(one, other)
     one.send(Pipes((B,)), [FRAME, memoryview(b"h" * 700)], segment_bytes)
     received = pump([one, other], lambda: other.statistics().packets_in)

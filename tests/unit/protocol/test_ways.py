@@ -2,7 +2,7 @@
 
 import pytest
 
-from hubbub.protocol.burst import GroupAndPipes, Pipes, Streams
+from hubbub.protocol.burst import FarPipes, GroupAndPipes, Pipes
 from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP
 from hubbub.protocol.ways import Ways
 from hubbub.wire.header import HEARTBEAT
@@ -27,11 +27,11 @@ def ways(near: bytes = b"", far: tuple[bytes, ...] = (), grouped: tuple[bytes, .
         (ways(near=A), [], type(None), []),
         (ways(near=A), [A], Pipes, [A]),
         (ways(near=A), [A, B], type(None), []),
-        (ways(near=A, far=(B,)), [A, B], Streams, [A, B]),
-        (ways(far=(B, C), grouped=(B, C)), [B], Streams, [B]),
+        (ways(near=A, far=(B,)), [A, B], FarPipes, [A, B]),
+        (ways(far=(B, C), grouped=(B, C)), [B], FarPipes, [B]),
         (ways(far=(B, C), grouped=(B, C)), [B, C], type(None), []),
         (ways(far=(B, C), grouped=(B,)), [B, C], GroupAndPipes, [C]),
-        (ways(far=(B, C)), [B, C], Streams, [B, C]),
+        (ways(far=(B, C)), [B, C], FarPipes, [B, C]),
         (ways(far=(B, C)), [B, C, D], GroupAndPipes, [B, C]),
         (ways(far=(B,), grouped=(B,)), [B, D], type(None), []),
     ],
@@ -47,7 +47,7 @@ def test_without_a_group_all_go_by_pipes() -> None:
     made = ways(far=(B, C), grouped=(B, C))
     made.has_group = False
     made.open(A, LOCAL, "")
-    assert made.route([A, B, C], ()) == Streams((A, B, C)) and made.everybody is None
+    assert made.route([A, B, C], ()) == FarPipes((A, B, C)) and made.everybody is None
     assert made.route([A, D], ()) is None, "the shell sends to everybody there is"
 
 

@@ -78,7 +78,7 @@ def pipe_death(stage: Stage) -> None:
 
 
 @scenario
-def streams(stage: Stage) -> None:
+def tcp_alone(stage: Stage) -> None:
     """Have TCP alone, without any group: connections break and come back, and nothing is lost."""
     random, world, network = stage.random, stage.world, stage.network.pipes
     host = stage.host(has_group=False)
@@ -101,7 +101,7 @@ def streams(stage: Stage) -> None:
 
 
 @scenario
-def stream_changes(stage: Stage) -> None:
+def tcp_changes(stage: Stage) -> None:
     """Open and cut pipes of both kinds beside a lossy group: nothing is lost or comes twice."""
     random, world, network = stage.random, stage.world, stage.network.pipes
     stage.faults(loss=random.choice([0, random.uniform(0, 0.1)]), reorder=random.choice([0, 0.02]))
