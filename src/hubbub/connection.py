@@ -109,7 +109,7 @@ class Connection:
         for pipes in self.driver.pipe_drivers:
             self.driver.loop.attach(pipes, switch_interval_ms, spin_us)
         link = self.driver.link
-        names = ", ".join(interface.name for interface in link.interfaces)
+        names = ", ".join(interface.name for interface in link.interfaces) or link.name
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
         is_chosen = self.channel.interface or self._node._interface or not link.interfaces
         if not is_chosen and all(interface.is_loopback for interface in link.interfaces):

@@ -136,6 +136,31 @@ def test_large_messages_are_cut_into_large_frames(size_bytes: int) -> None:
         actor.tell()
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+def test_peers_have_addresses_of_ipv6() -> None:
+    place = fresh_place()
+    with place.open("six", **ALONE, interface="::1") as node:
+        named = f"[::1]:{place.port}"
+        assert node.statistics().channels[0].tcp.address == named  # type: ignore[union-attr]
+        for peer in ("::1", named):
+            with place.open("caller", **ALONE, peers=[peer], listen=0) as other:
+                wait_until(lambda one=other: connections_of(one) == 1)
+
+
+def test_peers_have_names() -> None:
+    place = fresh_place()
+    with place.open("named", **ALONE), place.open("caller", **ALONE, peers="localhost") as other:
+        wait_until(lambda: connections_of(other) == 1)
+
+
 def test_open_publish_close_reaches_a_running_subscriber() -> None:
     place, tries = fresh_place(), 10
     with place.open("s", **ALONE) as node:

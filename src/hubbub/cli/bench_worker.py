@@ -76,7 +76,8 @@ def _links(role: str, plan: Plan) -> dict[str, Any]:
         return {"links": ["multicast"] if plan.link == "multicast" else ["local", "multicast"]}
     if role == "publisher":
         return {"links": ["tcp"], "peers": plan.peers, "listen": 0}
-    return {"links": ["tcp"], "listen": plan.peers[int(role.rpartition("-")[2])]}
+    index = int(role.rpartition("-")[2])
+    return {"links": ["tcp"], "peers": [], "listen": plan.peers[index]}
 
 
 def _publish(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:

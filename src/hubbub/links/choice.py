@@ -24,7 +24,7 @@ class AskedWays(NamedTuple):
 
 def take_ways(
     links: Iterable[str] | None,
-    peers: Iterable[str] | None,
+    peers: Iterable[str] | str | None,
     listen: int | str | None,
     multicast: bool,
 ) -> AskedWays:
@@ -33,15 +33,14 @@ def take_ways(
         raise ConfigurationError(f"multicast={multicast!r}: give True or False")
     if links is None and (listed := os.environ.get("HUBBUB_LINKS")):
         links = listed.split(",")
-    if peers is None and (listed := os.environ.get("HUBBUB_PEERS")):
-        peers = listed.split(",")
-    if isinstance(links, str):
-        links = (links,)
+    chosen = (links,) if isinstance(links, str) else None if links is None else tuple(links)
+    if peers is None and (chosen is None or "tcp" in chosen):
+        peers = os.environ.get("HUBBUB_PEERS") or None
     if isinstance(peers, str):
         peers = peers.split(",")
     named = () if peers is None else tuple(parse_address(peer, "peers") for peer in peers)
     at = None if listen is None else parse_listen(listen)
-    return AskedWays(None if links is None else tuple(links), named, at, multicast)
+    return AskedWays(chosen, named, at, multicast)
 
 
 def choose_links(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:

@@ -36,6 +36,11 @@ class GroupAndPipes(FarPipes):
     has_group = True
 
 
+def place_of(address: Address) -> str:
+    """Name where somebody is, for people."""
+    return address.place if isinstance(address, Pipes) else f"{address[0]}:{address[1]}"
+
+
 class Burst(NamedTuple):
     """Frames back to back; all but the last are `segment_bytes` long (0: there is only one)."""
 

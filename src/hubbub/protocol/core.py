@@ -19,7 +19,7 @@ from hubbub.limits import (
     WINDOW_BYTES,
     WINDOW_BYTES_MIN,
 )  # fmt: skip
-from hubbub.protocol.burst import Address, Burst, Pipes
+from hubbub.protocol.burst import Address, Burst, Pipes, place_of
 from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
@@ -413,7 +413,7 @@ class Core:
     def _report_version(self, version: int, source: Address) -> None:
         if source not in self._foreign and len(self._foreign) < _VERSION_SOURCES_MAX:
             self._foreign.add(source)
-            address = f"{source[0]}:{source[1]}"
+            address = place_of(source)
             self.events.append(VersionMismatch(self.endpoint.channel, address, version))
 
     # One handler a kind of control frame; False: the body is malformed.

@@ -7,7 +7,7 @@ window: a partition shorter than that costs nothing. A goodbye ends both at once
 
 from hubbub.limits import WANT_INTERVAL
 from hubbub.message import Source
-from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.burst import Address, Pipes, place_of
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.receiver import Receiver
@@ -99,9 +99,7 @@ class Peer:
     @property
     def place(self) -> str:
         """Name where it is, for people."""
-        if isinstance(self.address, Pipes):
-            return self.address.place
-        return f"{self.address[0]}:{self.address[1]}"
+        return place_of(self.address)
 
     @property
     def is_present(self) -> bool:

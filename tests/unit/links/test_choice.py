@@ -73,5 +73,7 @@ def test_environment_names_peers_and_links(monkeypatch: pytest.MonkeyPatch) -> N
     assert asked.peers == (HostAndPort("10.0.0.7", 7300), HostAndPort("plant-7", 0))
     assert asked.listen == ListenAt("10.0.0.1", 7300)
     assert take_ways(None, [], None, True).peers == (), "what is given counts"
+    assert take_ways(["multicast"], None, None, True).peers == (), "who wants no TCP has none"
+    assert len(take_ways("tcp", None, None, True).peers) == 2
     monkeypatch.setenv("HUBBUB_LINKS", "tcp")
     assert links() == ("tcp",)
