@@ -111,9 +111,16 @@ class Connection:
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces) or link.name
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
-        is_chosen = self.channel.interface or self._node._interface or not link.interfaces
-        if not is_chosen and all(interface.is_loopback for interface in link.interfaces):
+        if not (self.channel.interface or self._node._interface) and self._is_alone():
             _notice_loopback()
+
+    def _is_alone(self) -> bool:
+        """Tell whether we meant to hear others and can only hear this host."""
+        link, tcp = self.driver.link, self.driver.tcp
+        if tcp is not None and not tcp.link.is_on_loopback:
+            return False
+        is_meant = bool(link.interfaces) or (tcp is not None and not self._node._listen.host)
+        return is_meant and all(interface.is_loopback for interface in link.interfaces)
 
     def place(self, pattern: str, sink: Sink) -> object:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""

@@ -28,7 +28,7 @@ from tests.integration.bus import (
     take,
     wait_until,
 )
-from tests.integration.namespace import run_scenario
+from tests.integration.namespace import ip, run_scenario
 from tests.integration.test_bus_veth import HERE, THERE, add_host, is_able, leave
 
 ALONE = {"links": ["tcp"]}
@@ -374,6 +374,33 @@ def cable_without_multicast() -> None:
 @pytest.mark.netns
 def test_two_hosts_talk_by_tcp_alone() -> None:
     run_scenario(cable_without_multicast)
+
+
+def cable_pulled_out() -> None:
+    is_able()
+    place, messages = fresh_place(), 3_000
+    with acting(receive_there, place, {**ALONE, "peers": [HERE]}, messages) as actor:
+        assert actor.hear() == "elsewhere"
+        add_host(actor)
+        with place.open("here", interface="here", **ALONE, repair_window_ms=60_000) as node:
+            actor.tell()
+            assert actor.hear() == "ready"
+            publisher = node.publisher("/x")
+            assert publisher.wait_for_subscribers(1, 20)
+            publish_all(publisher, range(1000))
+            ip("link set here down")
+            publish_all(publisher, range(1000, 2000))
+            wait_until(lambda: connections_of(node) == 0, 20)
+            ip("link set here up")
+            wait_until(lambda: connections_of(node) == 1)
+            publish_all(publisher, range(2000, 3000))
+            assert actor.hear() == [True, 0, {"tcp": messages}]
+            actor.tell()
+
+
+@pytest.mark.netns
+def test_cable_that_is_out_for_a_while_costs_nothing_by_tcp() -> None:
+    run_scenario(cable_pulled_out)
 
 
 def receive_beyond(place: list[Any], messages: int) -> None:

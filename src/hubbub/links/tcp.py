@@ -7,6 +7,7 @@ which may live. All else is as with every pipe (pipes.py).
 """
 
 import contextlib
+import ipaddress
 import select
 import socket
 import struct
@@ -33,12 +34,13 @@ _GREETING: Final = struct.Struct(f"!4sBII{KEY_BYTES}s")
 _MAGIC: Final = b"\xff\x04hu"
 _VERSION: Final = 1
 
-# An end that nobody told of is found by questions while it is quiet, and by the want of answers.
+# An end that nobody told of is found by the want of answers, as soon as a silent peer is: meanwhile
+# what goes this way is stuck, though another way may be open.
 _PATIENCE: Final = {
-    "TCP_KEEPIDLE": 5,
-    "TCP_KEEPINTVL": 2,
-    "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": 10_000,
+    "TCP_KEEPIDLE": 2,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": 3_000,
 }
 
 
@@ -80,6 +82,11 @@ class TcpLink(PipeLink[_TcpPipe]):
         self.address_text = address_text(listener.getsockname())
         self._epoll.register(listener, select.EPOLLIN)
         self._dialler = Dialler(peers, key, random, self._epoll, scope)
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Tell whether nobody elsewhere can call us."""
+        return ipaddress.ip_address(self._listener.getsockname()[0].partition("%")[0]).is_loopback
 
     # Beginning.
 
