@@ -461,7 +461,7 @@ def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
         publish_large(publisher, range(1, messages), 1 << 20)
         assert sum(actor.hear().values()) == messages
         assert shared(node).bytes_total <= 256 << 20
-        wait_until(lambda: is_slow(publisher, "holder"))
+        events.wait(SlowConsumer)
         assert [event.peer.name for event in events.of(SlowConsumer)] == ["holder"], "once"
         stopped.signal(signal.SIGCONT)
 

@@ -250,6 +250,40 @@ def test_reader_that_stops_does_not_stop_another() -> None:
         actor.tell()
 
 
+def take_all(place: list[Any]) -> None:
+    """Subscribe until killed."""
+    with Place(*place).open("victim", **ALONE, peers=LOOPBACK, listen=0) as node:
+        subscription = node.subscribe("/x", queue=100_000)
+        while True:
+            if subscription.receive(10) is not None and subscription.pending == 0:
+                say("loaded")
+
+
+def test_readers_that_are_killed_again_and_again_leave_nothing_behind() -> None:
+    place, messages, opened = fresh_place(), 3_000, []
+    options = {**ALONE, "peers": LOOPBACK, "listen": 0}
+    with (
+        place.open("p", **ALONE, repair_window_ms=1000) as node,  # So long the dead are owed.
+        acting(count, place, messages, options) as survivor,
+    ):
+        assert survivor.hear() == "ready"
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        for part in range(3):
+            with acting(take_all, place) as victim:
+                assert publisher.wait_for_subscribers(2, 10)
+                publish_all(publisher, range(part * 1000, part * 1000 + 500))
+                assert victim.hear() == "loaded"
+                victim.signal(signal.SIGKILL)
+                publish_all(publisher, range(part * 1000 + 500, part * 1000 + 1000))
+            wait_until(lambda: connections_of(node) == 1)
+            wait_until(lambda: publisher.receivers == 1)
+            opened.append(len(descriptors()))
+        assert survivor.hear() == [True, 0, {"tcp": messages}]
+        assert opened[-1] <= opened[0], opened
+        survivor.tell()
+
+
 def test_strangers_that_say_garbage_or_nothing_are_let_go_and_disturb_nobody() -> None:
     place, messages = fresh_place(), 5_000
     with place.open("p", **ALONE) as node:
