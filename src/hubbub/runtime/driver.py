@@ -132,6 +132,7 @@ class Driver:
             self.take_in(now, self.link.receive())
             for pipes in self.pipe_drivers:
                 pipes.readable(now)
+        now = max(now, time.monotonic_ns())  # What was just taken in must not lie ahead.
         with self.lock:
             for buffer, segment_bytes, source in self.link.advance(now):
                 self.core.receive(now, buffer, segment_bytes, source)

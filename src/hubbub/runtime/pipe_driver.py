@@ -97,6 +97,7 @@ class PipeDriver:
             # What it sent to the group may still wait to be read, its goodbye among it.
             while received := driver.link.receive():
                 driver.take_in(now, received)
+        now = max(now, time.monotonic_ns())  # What was just taken in must not lie ahead.
         with driver.lock:
             self._note_closed(key, is_dead=is_dead)
             driver.core.close_pipe(now, key, is_dead=is_dead, link=self.link.name)
