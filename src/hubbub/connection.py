@@ -10,11 +10,15 @@ from hubbub.channel import Channel
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event, SchemaMismatch
 from hubbub.limits import PATTERNS_MAX
+from hubbub.links.dialling import HostAndPort
 from hubbub.links.host import HostLink
+from hubbub.links.listening import open_listener
 from hubbub.links.multicast import MulticastLink
+from hubbub.links.tcp import TcpLink
 from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
+from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
@@ -69,10 +73,13 @@ class Connection:
         )  # fmt: skip
         self.name = link.channel
         dispatcher = Dispatcher(self._match, self._emit)
+        try:
+            tcp = self._open_tcp(node, channel, core.endpoint) if "tcp" in node.links else None
+        except BaseException:
+            link.close()
+            raise
         local = node._open_local(core.endpoint) if "local" in node.links else None
-        if isinstance(link, HostLink):
-            link.use(local)
-        self.driver = Driver(core, link, shared(), dispatcher, node._forked, local)
+        self.driver = Driver(core, link, shared(), dispatcher, node._forked, local, tcp)
         self.neighbours = Neighbourhood()
         if "inproc" in node.links:
             self.neighbours = neighbours.shared.at(identity.domain, self.name)
@@ -87,17 +94,26 @@ class Connection:
             faults=node._faults, **node._link_options,
         )  # fmt: skip
 
+    @staticmethod
+    def _open_tcp(node: "Node", channel: Channel, endpoint: Endpoint) -> TcpLink:
+        interface = channel.interface or node._interface
+        listener = open_listener(interface, node._listen, channel.port)
+        peers = [HostAndPort(host, port or channel.port) for host, port in node._peers]
+        return TcpLink(
+            endpoint.key, endpoint.domain, endpoint.channel, listener.socket, peers,
+            endpoint.random, monotonic_ns, listener.scope,
+        )  # fmt: skip
+
     def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
         """Begin to send and receive."""
         self.neighbours.join(self)
         self.driver.loop.attach(self.driver, switch_interval_ms, spin_us)
-        if self.driver.pipes is not None:
-            self.driver.loop.attach(self.driver.pipes, switch_interval_ms, spin_us)
+        for pipes in self.driver.pipe_drivers:
+            self.driver.loop.attach(pipes, switch_interval_ms, spin_us)
         link = self.driver.link
-        names = ", ".join(interface.name for interface in link.interfaces)
+        names = ", ".join(interface.name for interface in link.interfaces) or link.name
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
-        is_chosen = self.channel.interface or self._node._interface or not link.interfaces
-        if not is_chosen and all(interface.is_loopback for interface in link.interfaces):
+        if not (self.channel.interface or self._node._interface) and self._is_alone():
             _notice_loopback()
 
     def check_room(self, pattern: str) -> None:
@@ -107,6 +123,14 @@ class Connection:
             raise ConfigurationError(
                 f"{pattern} would be pattern {PATTERNS_MAX + 1} of this node: use wildcards"
             )
+
+    def _is_alone(self) -> bool:
+        """Tell whether we meant to hear others and can only hear this host."""
+        link, tcp = self.driver.link, self.driver.tcp
+        if tcp is not None and not tcp.link.is_on_loopback:
+            return False
+        is_meant = bool(link.interfaces) or (tcp is not None and not self._node._listen.host)
+        return is_meant and all(interface.is_loopback for interface in link.interfaces)
 
     def place(self, pattern: str, sink: Sink) -> object:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""

@@ -124,6 +124,12 @@ STRAIGHT_CALM: Final = 10 * SECOND
 # Pipes. A frame of this size still goes by UDP, in fragments, where a pipe has ended.
 PIPE_FRAME_BYTES: Final = 60_000
 
+# TCP. A record is a burst of frames; a peer that cannot be reached is called ever less often.
+RECORD_BYTES_MAX: Final = 1 << 17
+DIAL_INTERVAL: Final = 100 * MS
+DIAL_INTERVAL_CEILING: Final = 5 * SECOND
+DIAL_TIMEOUT: Final = 5 * SECOND
+
 # Payloads by reference.
 REFERENCE_BYTES_MIN: Final = 16 << 10
 REFERENCES_PER_FRAME: Final = 16

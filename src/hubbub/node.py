@@ -15,7 +15,9 @@ from hubbub.connection import Connection, Sink
 from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event, PublisherMatched, SubscriberMatched
 from hubbub.limits import QUEUE_MESSAGES
+from hubbub.links.dialling import HostAndPort
 from hubbub.links.faults import Faults
+from hubbub.links.listening import ListenAt
 from hubbub.links.local import LocalLink
 from hubbub.links.meeting import is_supported, runtime_directory
 from hubbub.protocol.endpoint import Endpoint, Identity
@@ -66,6 +68,8 @@ class Node(Closing):
         interface: str | None,
         loopback: bool,
         links: tuple[str, ...],
+        peers: tuple[HostAndPort, ...],
+        listen: ListenAt,
         faults: Faults | None,
         link_options: dict[str, Any],
         delivery_threads_max: int,
@@ -80,6 +84,8 @@ class Node(Closing):
         self.loopback = loopback
         self.links = links
         self._interface = interface
+        self._peers = peers
+        self._listen = listen
         self._faults = faults
         self._link_options = link_options
         self._switch_interval_ms = switch_interval_ms

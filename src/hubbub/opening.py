@@ -16,14 +16,16 @@ from hubbub.limits import (
     SPIN_US_MAX,
     SWITCH_INTERVAL_MS,
 )
+from hubbub.links.choice import choose_links, take_ways
 from hubbub.links.faults import Faults
+from hubbub.links.listening import ListenAt
 from hubbub.node import Node
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import make_settings
+from hubbub.runtime.listeners import Listener
 from hubbub.runtime.logs import set_log
 
 NODE_ID_BYTES = 12
-LINKS = ("inproc", "local", "multicast")
 
 
 def open(
@@ -34,6 +36,9 @@ def open(
     channels: Iterable[Channel] | None = None,
     loopback: bool = True,
     links: Iterable[str] | None = None,
+    peers: Iterable[str] | str | None = None,
+    listen: int | str | None = None,
+    multicast: bool = True,
     faults: Faults | None = None,
     node_id: bytes | str | None = None,
     key_file: str | None = None,
@@ -55,64 +60,59 @@ def open(
 
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
-    its own subscriptions. `links` are the ways that messages may take: "inproc", "local" and
-    "multicast", all by default; without "multicast" no IP socket is opened. `faults` mistreats the
-    frames of multicast on purpose, and makes that the only link unless `links` says otherwise.
-    Further options are those of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN,
-    HUBBUB_INTERFACE, HUBBUB_LINKS and HUBBUB_LOG.
+    its own subscriptions. `links` are the ways that messages may take: by default "inproc", "local"
+    and "multicast", and "tcp" where it is asked for. `peers` names nodes that are connected to by
+    TCP, such as "10.0.0.7:7266" or "host", where the port is the channel's unless it is given;
+    `listen` is the port or address where others find this node, by default the channel's port.
+    `multicast=False` does without UDP. `faults` mistreats the frames of multicast on purpose, and
+    makes that the only link unless `links` says otherwise. Further options are those of
+    `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE,
+    HUBBUB_LINKS, HUBBUB_PEERS and HUBBUB_LOG.
     """
     _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
-    log = os.environ.get("HUBBUB_LOG") if log is None else log
-    if log is not None:
-        set_log(log)
+    _begin_log(os.environ.get("HUBBUB_LOG") if log is None else log)
     settings = make_settings(options)
-    _check_kind("interface", interface, str | None, "a name, an address or 'all'")
-    _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
     sizes = {
-        "frame_bytes_max": frame_bytes_max,
-        "receive_buffer_bytes": receive_buffer_bytes,
+        "frame_bytes_max": frame_bytes_max, "receive_buffer_bytes": receive_buffer_bytes,
         "send_buffer_bytes": send_buffer_bytes,
-    }
+    }  # fmt: skip
+    _check_kinds(interface, faults)
     _check_sizes(sizes, delivery_threads_max)
     _check_timing(switch_interval_ms, spin_us)
+    ways = take_ways(links, peers, listen, multicast)
     node = Node(
         _identity(name, domain or os.environ.get("HUBBUB_DOMAIN", "default"), node_id),
         settings,
         interface=interface or os.environ.get("HUBBUB_INTERFACE"),
         loopback=loopback,
-        links=_links(links, faults),
+        links=choose_links(ways, faults),
+        peers=ways.peers,
+        listen=ways.listen or ListenAt(),
         faults=faults,
         link_options={**sizes, "gso": offload},
         delivery_threads_max=delivery_threads_max,
         switch_interval_ms=switch_interval_ms,
         spin_us=spin_us,
     )
+    return _join(node, [Channel()] if channels is None else channels, on_event)
+
+
+def _begin_log(log: str | None) -> None:
+    if log is not None:
+        set_log(log)
+
+
+def _join(node: Node, channels: Iterable[Channel], on_event: Listener | None) -> Node:
+    """Join channels, or leave nothing behind."""
     if on_event is not None:
         node.on_event(on_event)
     try:
-        for channel in [Channel()] if channels is None else channels:
+        for channel in channels:
             node.connect(channel)
     except BaseException:
         node.close(0)
         raise
     return node
-
-
-def _links(links: Iterable[str] | None, faults: Faults | None) -> tuple[str, ...]:
-    """Check which links may be used."""
-    if links is None and (listed := os.environ.get("HUBBUB_LINKS")):
-        links = listed.split(",")
-    if links is None:
-        return LINKS if faults is None else ("multicast",)
-    chosen = (links,) if isinstance(links, str) else tuple(links)
-    for link in chosen:
-        if link not in LINKS:
-            raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
-    if not set(chosen) - {"inproc"}:
-        raise ConfigurationError(f"links={chosen!r}: a node needs at least one of local, multicast")
-    if faults is not None and "multicast" not in chosen:
-        raise ConfigurationError(f"links={chosen!r}: faults are of multicast; add it")
-    return chosen
 
 
 def _refuse_key(key_file: str | None) -> None:
@@ -154,6 +154,11 @@ def _node_id(node_id: bytes | str | None, random: SystemRandom) -> bytes:
 def _check_kind(name: str, value: Any, kind: Any, wanted: str) -> None:
     if not isinstance(value, kind):
         raise ConfigurationError(f"{name}={value!r}: give {wanted}")
+
+
+def _check_kinds(interface: Any, faults: Any) -> None:
+    _check_kind("interface", interface, str | None, "a name, an address or 'all'")
+    _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
 
 
 def _check_sizes(sizes: dict[str, int], delivery_threads_max: int) -> None:

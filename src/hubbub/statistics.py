@@ -9,6 +9,7 @@ from hubbub.limits import MS
 from hubbub.links.depot import DepotStatistics
 from hubbub.links.pipes import PipeStatistics
 from hubbub.links.statistics import LinkStatistics
+from hubbub.links.tcp import TcpStatistics
 from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
@@ -87,6 +88,7 @@ class ChannelStatistics:
     peers: tuple[PeerStatistics, ...]
     topics: tuple[TopicStatistics, ...]
     link: LinkStatistics
+    tcp: TcpStatistics | None
     local: PipeStatistics | None
     shared: DepotStatistics | None
 
@@ -138,6 +140,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
         peers=tuple(_describe_peer(core, peer) for peer in peers if peer.is_known),
         topics=_describe_topics(core, peers),
         link=driver.link.statistics(),
+        tcp=None if driver.tcp is None else driver.tcp.link.statistics(),
         local=None if pipes is None else pipes.link.statistics(),
         shared=None if pipes is None or pipes.depot is None else pipes.depot.statistics(),
     )

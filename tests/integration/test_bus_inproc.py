@@ -167,7 +167,7 @@ def test_mismatching_type_is_reported_once(place: Place) -> None:
 
 
 def test_inproc_alone_is_refused(place: Place) -> None:
-    with pytest.raises(ConfigurationError, match="at least one of local, multicast"):
+    with pytest.raises(ConfigurationError, match="at least one of local, tcp, multicast"):
         place.open("a", links=["inproc"])
 
 

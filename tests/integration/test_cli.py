@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import hubbub
+
 TIMEOUT_S = 60
 COMMAND = [sys.executable, "-m", "hubbub.cli.main"]
 
@@ -309,6 +311,40 @@ def test_latency_is_of_round_trips(bus: Bus, options: list[str]) -> None:
     assert result["latency_kind"] == "round trip"
     assert result["received"] == result["sent"] > 10
     assert 0 < result["p50_us"] <= result["p99_us"]
+
+
+@pytest.mark.parametrize("benchmark", ["throughput", "latency"])
+def test_benchmark_goes_by_tcp(bus: Bus, benchmark: str) -> None:
+    options = ["--link", "tcp", "--seconds", "0.3", "--rate", "2000", "--subscribers", "2"]
+    ended = bus.run("bench", benchmark, "--json", *options)
+    assert ended.returncode == 0, ended
+    result = json.loads(ended.stdout)
+    assert (result["link"], result["lost"]) == ("tcp", 0) and result["sent"] > 10
+    ended = bus.run("bench", benchmark, "--link", "tcp", "--loss", "0.1")
+    assert ended.returncode == 2 and b"only multicast loses frames" in ended.stderr
+
+
+@pytest.mark.parametrize("is_option", [True, False])
+def test_commands_connect_to_peers_that_are_named(bus: Bus, is_option: bool) -> None:
+    bus.environment["HUBBUB_LINKS"] = "tcp"
+    with hubbub.open(
+        "named", domain=bus.environment["HUBBUB_DOMAIN"], interface="127.0.0.1", links=["tcp"],
+        listen=0,
+    ) as node:  # fmt: skip
+        tcp = node.statistics().channels[0].tcp
+        assert tcp is not None
+        options = ["--peers", f"127.0.0.1:1,{tcp.address}"] if is_option else []
+        if not is_option:
+            bus.environment["HUBBUB_PEERS"] = tcp.address
+        ended = bus.run("ps", "--json", "--wait", "1", *options)
+        [found] = json.loads(ended.stdout)["nodes"]
+        assert (found["name"], found["link"], found["address"]) == ("named", "tcp", tcp.address)
+        subscription = node.subscribe("/x")
+        assert bus.run("pub", "/x", "21.5", "-w", "1", *options).returncode == 0
+        message = subscription.receive(TIMEOUT_S)
+        assert message is not None and (message.payload, message.link) == (b"21.5", "tcp")
+    ended = bus.run("pub", "/x", "21.5", "--peers", "host:port")
+    assert ended.returncode == 2 and "peers='host:port'" in one_line(ended.stderr)
 
 
 def test_benchmark_is_a_table_for_people(bus: Bus) -> None:

@@ -11,14 +11,16 @@ from hubbub.cli.bench_plan import LATENCY, Benchmark, Mode, Outcome, Plan, perce
 from hubbub.cli.options import Json, Log, LoopbackInterface
 from hubbub.cli.session import EXIT_LOST, end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, note, plural, print_json, size
+from hubbub.links.listening import ListenAt, address_text, open_listener
 
-LINKS = ("auto", "local", "multicast")
+LINKS = ("auto", "local", "tcp", "multicast")
 
 
 def bench(
     benchmark: Annotated[Benchmark, typer.Argument(help="What to measure.", show_default=False)],
     link: Annotated[
-        str, typer.Option(help="Over which link: local, multicast, or auto, the best there is.")
+        str,
+        typer.Option(help="Over which link: local, tcp, multicast, or auto, the best there is."),
     ] = "auto",
     size_bytes: Annotated[
         int, typer.Option("--size", min=1, metavar="BYTES", help="Payload of a message.")
@@ -47,7 +49,7 @@ def bench(
     if link not in LINKS:
         raise typer.BadParameter(f"link {link!r}: there is {', '.join(LINKS)}")
     if loss and link != "multicast":
-        if link == "local":
+        if link != "auto":
             raise typer.BadParameter("only multicast loses frames on purpose: --link multicast")
         link = "multicast"
     from hubbub.cli import bench_processes
@@ -59,6 +61,7 @@ def bench(
         benchmark=benchmark, link=link, size=size_bytes, seconds=seconds, subscribers=subscribers,
         loss=loss, rate=rate, mode=mode, interface=interface,
         domain=f"bench-{secrets.token_hex(8)}",
+        peers=_free_addresses(interface, subscribers) if link == "tcp" else [],
     )  # fmt: skip
     result = summarise(plan, *bench_processes.run(plan))
     if as_json:
@@ -66,6 +69,15 @@ def bench(
     else:
         _print(result)
     raise typer.Exit(EXIT_LOST if result["lost"] or result["duplicates"] else 0)
+
+
+def _free_addresses(interface: str, count: int) -> list[str]:
+    """Find where subscribers can listen."""
+    listeners = [open_listener(interface, ListenAt("", 0), 0).socket for _ in range(count)]
+    addresses = [address_text(listener.getsockname()) for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return addresses
 
 
 def summarise(plan: Plan, published: Outcome, received: list[Outcome]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ class Plan(msgspec.Struct, frozen=True):
     mode: Mode
     interface: str
     domain: str
+    peers: list[str] = []
+    """Where the subscribers listen, if it goes by TCP."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

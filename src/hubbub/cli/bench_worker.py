@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -58,7 +59,7 @@ def _play(role: str, plan: Plan, stop: threading.Event) -> Outcome:
     faults = hubbub.Faults(loss=plan.loss, direction="in") if plan.loss else None
     with hubbub.open(
         f"bench-{role}", domain=plan.domain, interface=plan.interface, faults=faults,
-        links=["multicast"] if plan.link == "multicast" else ["local", "multicast"],
+        **_links(role, plan),
     ) as node:  # fmt: skip
         gc.collect()
         gc.freeze()
@@ -67,6 +68,16 @@ def _play(role: str, plan: Plan, stop: threading.Event) -> Outcome:
         else:
             part = _answer if plan.benchmark == LATENCY and role == "subscriber-0" else _subscribe
         return part(node, plan, stop)
+
+
+def _links(role: str, plan: Plan) -> dict[str, Any]:
+    """Name the links of a plan; by TCP the publisher calls its subscribers."""
+    if plan.link != "tcp":
+        return {"links": ["multicast"] if plan.link == "multicast" else ["local", "multicast"]}
+    if role == "publisher":
+        return {"links": ["tcp"], "peers": plan.peers, "listen": 0}
+    index = int(role.rpartition("-")[2])
+    return {"links": ["tcp"], "peers": [], "listen": plan.peers[index]}
 
 
 def _publish(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:

@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import hubbub
-from hubbub.channel import DEFAULT_GROUP
+from hubbub.channel import DEFAULT_GROUP, DEFAULT_PORT
 from hubbub.cli.diagnosis import Finding
 from hubbub.cli.session import set_up_log
 from hubbub.cli.terminal import size
@@ -38,6 +38,7 @@ def examine(wanted: str, log: str | None) -> Iterator[Finding]:
     yield check_coalescing()
     set_up_log(is_wanted=log is not None)
     yield check_bus(wanted, log)
+    yield check_tcp(wanted)
 
 
 def check_interfaces(known: list[Interface]) -> Finding:
@@ -204,11 +205,7 @@ def check_bus(wanted: str, log: str | None) -> Finding:
             hubbub.open("doctor-1", domain=domain, interface=wanted, log=log) as first,
             hubbub.open("doctor-2", domain=domain, interface=wanted) as second,
         ):
-            subscription = second.subscribe("/doctor")
-            publisher = first.publisher("/doctor")
-            publisher.wait_for_subscribers(1, BUS_TIMEOUT_S)
-            publisher.publish(b"are you there?")
-            message = subscription.receive(BUS_TIMEOUT_S)
+            message = _talk(first, second)
             statistics = first.statistics().channels[0]
     except hubbub.HubbubError as error:
         return Finding("bus", "bad", str(error), "mend what is bad above first")
@@ -222,3 +219,39 @@ def check_bus(wanted: str, log: str | None) -> Finding:
     return Finding(
         "bus", "ok", f"two nodes met and talked within {took_ms:.0f} ms; window {window}"
     )
+
+
+def _talk(first: hubbub.Node, second: hubbub.Node) -> hubbub.Message | None:
+    """Let one node say something to another."""
+    subscription = second.subscribe("/doctor")
+    publisher = first.publisher("/doctor")
+    publisher.wait_for_subscribers(1, BUS_TIMEOUT_S)
+    publisher.publish(b"are you there?")
+    return subscription.receive(BUS_TIMEOUT_S)
+
+
+def check_tcp(wanted: str) -> Finding:
+    """Let one node call another, and look whether the port is free that others would call."""
+    options: dict[str, Any] = {
+        "domain": f"doctor-{secrets.token_hex(8)}", "interface": wanted, "links": ["tcp"],
+        "channels": [hubbub.Channel(DEFAULT_GROUP, DEFAULT_PORT)],
+    }  # fmt: skip
+    try:
+        with hubbub.open("doctor-1", **options) as first:
+            tcp = first.statistics().channels[0].tcp
+            assert tcp is not None
+            with hubbub.open("doctor-2", **options, listen=0, peers=[tcp.address]) as second:
+                message = _talk(first, second)
+    except hubbub.HubbubError as error:
+        return Finding("tcp", "bad", str(error), "mend what is bad above first")
+    if message is None:
+        return Finding(
+            "tcp", "bad", f"nobody could connect to {tcp.address}",
+            f"let the firewall pass TCP port {DEFAULT_PORT}",
+        )  # fmt: skip
+    if not tcp.address.endswith(f":{DEFAULT_PORT}"):
+        return Finding(
+            "tcp", "warn", f"port {DEFAULT_PORT} is taken; a node would listen at {tcp.address}",
+            "give the node that others name in peers= a port of its own with listen=",
+        )  # fmt: skip
+    return Finding("tcp", "ok", f"a node that is named in peers= is reached at {tcp.address}")

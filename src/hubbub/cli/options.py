@@ -22,6 +22,15 @@ Interface = Annotated[
         help='A network interface, or "all". By default the LAN\'s.',
     ),
 ]
+Peers = Annotated[
+    str | None,
+    typer.Option(
+        "--peers",
+        envvar="HUBBUB_PEERS",
+        metavar="ADDRESS,...",
+        help="Nodes to connect to by TCP, such as 10.0.0.7:7266 or a host's name.",
+    ),
+]
 LoopbackInterface = Annotated[
     str,
     typer.Option(

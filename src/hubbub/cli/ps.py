@@ -8,7 +8,7 @@ import typer
 
 import hubbub
 from hubbub.cli.looking import WAIT_S, Wait
-from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import (
     UNKNOWN,
     Column,
@@ -46,13 +46,14 @@ def ps(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Show the nodes that are on the bus.
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         code = write_until_the_end(lambda: _look(node, wait, watch, as_json))
     raise typer.Exit(code)
 

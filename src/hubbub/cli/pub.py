@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hubbub
-from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
@@ -93,6 +93,7 @@ def pub(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Publish messages on a subject.
@@ -103,7 +104,7 @@ def pub(
         raise typer.BadParameter("give one of BODY, --stdin and --size")
     if body is None and size_bytes is None and sys.stdin.isatty():
         raise typer.BadParameter("nothing to publish: give BODY, --size, --stdin, or pipe it in")
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         node.on_event(_tell_slow_consumers)
         publisher = node.publisher(subject)
         payloads = _lines() if lines else _repeat(_payload(body, size_bytes), count, rate)

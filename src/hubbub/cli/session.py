@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import sys
 from types import FrameType
@@ -17,11 +18,17 @@ EXIT_TERMINATED = 143
 EXIT_BROKEN_PIPE = 141
 
 
-def open_node(domain: str | None, interface: str | None, log: str | None) -> hubbub.Node:
+def open_node(
+    domain: str | None, interface: str | None, log: str | None, peers: str | None = None
+) -> hubbub.Node:
     """Open the node of a command."""
     end_on_sigterm()
     set_up_log(is_wanted=log is not None)
-    node = hubbub.open(domain=domain, interface=interface, log=log)
+    peers = peers or os.environ.get("HUBBUB_PEERS")
+    node = hubbub.open(
+        domain=domain, interface=interface, log=log, peers=peers,
+        listen=0 if peers else None,  # The port of the channel is for nodes that stay.
+    )  # fmt: skip
     # What was made at start-up lives as long as the command: no collection need look at it again.
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ import typer
 
 import hubbub
 from hubbub.cli.formats import Write, message_json, message_line
-from hubbub.cli.options import Domain, Interface, Log
+from hubbub.cli.options import Domain, Interface, Log, Peers
 from hubbub.cli.screen import refuse_if_nobody_reads, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED, EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural, print_json
@@ -46,6 +46,7 @@ def sub(
     ] = QUEUE_MESSAGES,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Print the messages of one or more patterns.
@@ -55,7 +56,7 @@ def sub(
     """
     if as_json and raw:
         raise typer.BadParameter("give one of --json and --raw")
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         node.on_event(lambda event: _tell(event, events, as_json))
         subscription = node.subscribe(patterns, queue=queue, copy=True)
         code = _follow(subscription, _writer(as_json, raw), count, timeout)

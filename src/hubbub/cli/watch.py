@@ -15,7 +15,7 @@ from typing import Annotated, Generic
 import typer
 
 import hubbub
-from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.rates import T, Topics
 from hubbub.cli.screen import Column, Screen, refuse_if_nobody_reads, table, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
@@ -50,6 +50,7 @@ def hz(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Show how often and how regularly messages come.
@@ -58,7 +59,7 @@ def hz(
     nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         code = _watch(node, order, HZ)
     raise typer.Exit(code)
 
@@ -70,6 +71,7 @@ def bw(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Show how many bytes come, and how large messages are.
@@ -78,7 +80,7 @@ def bw(
     nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         code = _watch(node, order, BW)
     raise typer.Exit(code)
 
@@ -90,6 +92,7 @@ def delay(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Show how long messages are on their way.
@@ -98,7 +101,7 @@ def delay(
     Exits with 1 if -n reports went by and nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         code = _watch(node, order, DELAY)
     raise typer.Exit(code)
 

@@ -1,7 +1,7 @@
-"""Stands in for multicast where there shall be no network: the group is everybody on this host.
+"""Stands in for multicast where there shall be none: the group is everybody who has a pipe to us.
 
 What is for all goes by every pipe, so nodes find each other, hear heartbeats and ask for repairs as
-ever. No IP socket is opened.
+ever. No UDP socket is opened, and without TCP no IP socket at all.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from hubbub.events import Event
 from hubbub.limits import PIPE_FRAME_BYTES, WINDOW_BYTES
 from hubbub.links.inlet import Received
 from hubbub.links.interfaces import Interface
-from hubbub.links.local import LocalLink
+from hubbub.links.pipe_set import PipeSet
 from hubbub.links.statistics import LinkStatistics
 from hubbub.protocol.burst import Burst
 
@@ -19,8 +19,7 @@ from hubbub.protocol.burst import Burst
 class HostLink:
     """A group that is all pipes."""
 
-    name: Final = "local"
-    address_text: Final = "this host"
+    name: Final = "pipes"
     frame_bytes_max: Final = PIPE_FRAME_BYTES
     burst_bytes_max: Final = 0
     window_bytes: Final = WINDOW_BYTES
@@ -28,13 +27,15 @@ class HostLink:
     def __init__(self, group: str, port: int) -> None:
         self.channel = f"{group}:{port}"
         self.interfaces: list[Interface] = []
-        self._pipes: LocalLink | None = None
+        self.address_text = "this host"
+        self._pipes = PipeSet([])
 
-    def use(self, pipes: LocalLink | None) -> None:
+    def use(self, pipes: PipeSet) -> None:
         """Send by these from now on; there is nothing else."""
-        if pipes is None:
+        if not pipes.links:
             raise LinkError("links=['local'] needs UNIX sockets and a runtime directory")
         self._pipes = pipes
+        self.address_text = pipes.links[-1].address_text
 
     def filenos(self) -> list[int]:
         """Name no descriptor: pipes are read elsewhere."""
@@ -46,8 +47,8 @@ class HostLink:
 
     def send(self, burst: Burst) -> bool:
         """Send a burst to everybody here; one for a single address has none to go to."""
-        if burst.destination is None and self._pipes is not None:
-            self._pipes.send(self._pipes.everybody, burst.buffers, burst.segment_bytes)
+        if burst.destination is None:
+            self._pipes.send_to_all(burst.buffers, burst.segment_bytes)
         return True
 
     def receive(self) -> list[Received]:

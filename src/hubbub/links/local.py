@@ -23,6 +23,7 @@ from hubbub.links.inlet import Received
 from hubbub.links.meeting import MeetingPoint
 from hubbub.links.pipes import NO_ROOM, PIPES_MAX, Buffers, Closed, Pipe, PipeLink
 from hubbub.links.processes import Doubtful, is_over, is_readable, open_process
+from hubbub.protocol.delivery import LOCAL
 from hubbub.wire.header import KEY_BYTES
 
 _PACKET_BYTES: Final = 1 << 16
@@ -73,7 +74,7 @@ class _LocalPipe(Pipe):
 class LocalLink(PipeLink[_LocalPipe]):
     """The pipes of one node on one channel to others of this host."""
 
-    name: Final = "local"
+    name = LOCAL
 
     def __init__(self, key: bytes, domain: int, channel: str, directory: Path) -> None:
         place = crc32(channel.encode())
@@ -91,7 +92,7 @@ class LocalLink(PipeLink[_LocalPipe]):
 
     def look_around(self) -> None:
         """Connect again to whom no pipe leads, now and then; only one of the two does."""
-        self._let_strangers_go()
+        super().look_around()
         for key in self._meeting.neighbours():
             if self._key < key and key not in self._pipes and len(self._strangers) == 0:
                 self._connect(key)

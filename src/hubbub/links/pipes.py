@@ -83,6 +83,8 @@ P = TypeVar("P", bound=Pipe)
 class PipeLink(Generic[P]):
     """The pipes of one node on one channel, of one kind."""
 
+    name = ""
+    address_text = "this host"  # Where others reach us.
     _has_heads = False  # Whether a single frame needs a head, too.
 
     def __init__(self, key: bytes, greeting: bytes) -> None:
@@ -94,8 +96,10 @@ class PipeLink(Generic[P]):
         self._latest: P | None = None
         # Closed later, by who has the lock: a number that is free again could be another socket's.
         self._ended: list[P] = []
-        self.opened: deque[bytes] = deque()  # Keys of pipes that the caller has not heard of yet,
-        self.closed: deque[Closed] = deque()  # and of those that ended.
+        self.opened: deque[Pipes] = (
+            deque()
+        )  # Where pipes lead that the caller has not heard of yet,
+        self.closed: deque[Closed] = deque()  # and keys of those that ended.
         self.has_room = False  # A pipe that had none takes data again: call `flush`.
         self._packets_out = self._bytes_out = self._packets_in = self._bytes_in = 0
         self._dropped = self._refused = 0
@@ -111,7 +115,30 @@ class PipeLink(Generic[P]):
         """Return all who have a pipe to us."""
         return Pipes(self._pipes)
 
+    def leads_to(self, key: bytes) -> bool:
+        """Tell whether a pipe leads to a node."""
+        return key in self._pipes
+
     # Beginning.
+
+    def advance(self, now: int) -> None:
+        """Do what is due."""
+
+    def deadline(self) -> int | None:
+        """Say when that is."""
+        return None
+
+    def look_around(self) -> None:
+        """Once a second: look after connections that have not begun yet."""
+        self._let_strangers_go()
+
+    def receive(self) -> list[Received]:
+        """Take some of what has come; `opened`, `closed` and `has_room` tell the rest."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close every pipe and listen no more."""
+        raise NotImplementedError
 
     def _is_crowded(self) -> bool:
         return len(self._by_fileno) >= PIPES_MAX or len(self._strangers) >= GREETINGS_MAX
@@ -137,13 +164,17 @@ class PipeLink(Generic[P]):
         if key == self._key or (other is not None and not self._is_preferred(pipe, key)):
             return False
         pipe.key = key
-        pipe.source = Pipes((key,))
+        pipe.source = self._make_source(pipe)
         self._pipes[key] = pipe
         if other is None:
-            self.opened.append(key)
+            self.opened.append(pipe.source)
         else:
             self._discard(other)
         return True
+
+    def _make_source(self, pipe: P) -> Pipes:
+        """Name where frames come from that a pipe brings."""
+        return Pipes((pipe.key,))
 
     def _is_preferred(self, pipe: P, key: bytes) -> bool:
         """Tell which of two connections stays, if both nodes connected at the same moment."""
@@ -250,6 +281,11 @@ class PipeLink(Generic[P]):
                 with contextlib.suppress(OSError, ValueError):
                     self._epoll.unregister(fileno)
         self._ended.append(pipe)
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether anything waits to be closed."""
+        return bool(self._ended)
 
     def sweep(self) -> None:
         """Close what has ended; under the lock under which `send` is called."""

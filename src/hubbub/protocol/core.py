@@ -19,7 +19,7 @@ from hubbub.limits import (
     WINDOW_BYTES,
     WINDOW_BYTES_MIN,
 )  # fmt: skip
-from hubbub.protocol.burst import Address, Burst, Pipes
+from hubbub.protocol.burst import Address, Burst, Pipes, place_of
 from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
@@ -254,29 +254,44 @@ class Core:
 
     # Pipes.
 
-    def open_pipe(self, now: int, key: bytes) -> None:
+    def open_pipe(self, now: int, key: bytes, *, link: str = LOCAL, place: str = "") -> None:
         """Use a pipe to the node of this key from now on, and introduce ourselves by it."""
         self.endpoint.now = now
-        pipe = self.endpoint.pipes[key] = Pipes((key,))
+        pipe = self.endpoint.ways.open(key, link, place)
         peer = self.peers.get(key)
         if peer is not None:
             peer.pipe = pipe
+        self._note_grouped(now)
         self.reroute(now)
         self.discovery.introduce(pipe)
 
-    def close_pipe(self, now: int, key: bytes, *, is_dead: bool) -> None:
+    def close_pipe(self, now: int, key: bytes, *, is_dead: bool, link: str = LOCAL) -> None:
         """Use it no more; `is_dead`: the process at the other end has ended.
 
         That may be known only a moment later, in a second call.
         """
         self.endpoint.now = now
-        self.endpoint.pipes.pop(key, None)
+        pipe = self.endpoint.ways.close(key, link)
         peer = self.peers.get(key)
+        if is_dead:
+            self.endpoint.ways.bury(key)
         if peer is not None:
-            peer.pipe = None
+            peer.pipe = None if is_dead else pipe
             if is_dead:
                 self.membership.bury(now, peer)
         self.reroute(now)
+
+    def _note_grouped(self, now: int) -> bool:
+        """Note who of those reached by TCP hears the group, too; True: that has changed."""
+        oldest_ns = now - int(self.settings.peer_timeout_ms * MS)
+        heard = [(key, self.peers.get(key)) for key in self.endpoint.ways.far]
+        grouped = frozenset(
+            key
+            for key, peer in heard
+            if peer is not None and peer.grouped_ns is not None and peer.grouped_ns >= oldest_ns
+        )
+        before, self.endpoint.ways.grouped = self.endpoint.ways.grouped, grouped
+        return grouped != before
 
     def reroute(self, now: int) -> None:
         """Look again which ways frames take."""
@@ -300,7 +315,7 @@ class Core:
                 if due_ns < self.due_ns:
                     self.due_ns = due_ns
                 return
-        endpoint.link = LOCAL if isinstance(source, Pipes) else MULTICAST
+        endpoint.link = source.link if isinstance(source, Pipes) else MULTICAST
         size = len(buffer)
         step = segment_bytes or size or 1
         for start in range(0, size, step):
@@ -329,7 +344,7 @@ class Core:
             drops["checksum"] += 1
         elif header.sequence == SEQUENCE_MAX:
             drops["sequence"] += 1
-        elif self.endpoint.link is LOCAL and header.key != source[0]:
+        elif self.endpoint.link is not MULTICAST and header.key != source[0]:
             drops["pipe"] += 1  # Who is at the other end of a pipe speaks for itself alone.
         else:
             self._dispatch(now, header, buffer, start, end, source)
@@ -346,8 +361,7 @@ class Core:
                 self.due_ns = min(self.due_ns, peer.want_ns)
         peer.heard_ns = now
         if peer.address != source and not isinstance(source, Pipes):
-            peer.address = source
-            self.outgoing.grants.follow(peer)
+            self._move(now, peer, source)
         if peer.lost_ns is not None:
             self.membership.welcome_back(now, peer)
         kind = header.kind
@@ -366,6 +380,14 @@ class Core:
             self.endpoint.drops["malformed"] += 1
         # It may have set timers of its sender; all others are looked at in `advance`.
         self.due_ns = min(self.due_ns, self._next_due(now, [peer]))
+
+    def _move(self, now: int, peer: Peer, address: Address) -> None:
+        """Note where a peer is heard from now."""
+        peer.address = address
+        peer.grouped_ns = now
+        self.outgoing.grants.follow(peer)
+        if peer.pipe is not None and self._note_grouped(now):
+            self.reroute(now)
 
     def _open_lane(
         self, peer: Peer, header: Header, buffer: bytes, start: int, source: Address
@@ -391,7 +413,7 @@ class Core:
     def _report_version(self, version: int, source: Address) -> None:
         if source not in self._foreign and len(self._foreign) < _VERSION_SOURCES_MAX:
             self._foreign.add(source)
-            address = f"{source[0]}:{source[1]}"
+            address = place_of(source)
             self.events.append(VersionMismatch(self.endpoint.channel, address, version))
 
     # One handler a kind of control frame; False: the body is malformed.
@@ -400,6 +422,8 @@ class Core:
         heartbeat = control.decode_heartbeat(body)
         if heartbeat is None:
             return False
+        if self.endpoint.link is MULTICAST:
+            peer.grouped_ns = now
         peer.hear_of(heartbeat.version, now)
         self._take_index(now, peer, heartbeat.node_index)
         for tail in heartbeat.tails:
@@ -487,6 +511,8 @@ class Core:
             self.discovery.heartbeat_ns = now
         if now >= self.membership.sweep_ns:
             self.membership.sweep(now)
+            if self._note_grouped(now):
+                self.reroute(now)
         peers = list(self.peers.values())
         self.membership.ask_strangers(now, peers)
         self.incoming.advance(now, peers)

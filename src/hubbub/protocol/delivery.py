@@ -8,6 +8,7 @@ from hubbub.message import Passage, Source
 
 MULTICAST: Final = "multicast"
 LOCAL: Final = "local"
+TCP: Final = "tcp"
 LOOPBACK: Final = "loopback"
 INPROC: Final = "inproc"
 

@@ -11,10 +11,11 @@ from hubbub.events import Event, GapAbandoned
 from hubbub.limits import US
 from hubbub.message import Source
 from hubbub.protocol.audience import ANYBODY, Audience
-from hubbub.protocol.burst import Address, Burst, Pipes
+from hubbub.protocol.burst import Address, Burst
 from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.receiver import resolve_nothing
 from hubbub.protocol.settings import Settings
+from hubbub.protocol.ways import Ways
 from hubbub.wire.header import Prefix, finish, make_key, prefix
 
 
@@ -64,7 +65,8 @@ class Endpoint:
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
         # Makes payloads of the references of a peer; the shell knows how.
         self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = resolve_nothing
-        self.pipes: dict[bytes, Pipes] = {}  # Open ones, by the key of the other end.
+        self.ways = Ways()
+        self.pipes = self.ways.best  # Open ones, by the key of the other end.
         self.behind: Collection[bytes] = ()  # Who takes nothing for now: fresh frames pass it by.
         self.nearby: Collection[bytes] = ()  # Nodes of this process, served without any frame.
         self.control: deque[Burst] = deque()
@@ -90,7 +92,9 @@ class Endpoint:
     def send(
         self, destination: Address | None, kind: int, stream: int, body: bytes, flags: int = 0
     ) -> None:
-        """Queue a control frame."""
+        """Queue a control frame; without a destination it is for all."""
+        if destination is None:
+            destination = self.ways.everybody
         shared = self.make_prefix(kind, flags, stream)
         sent_us = self.now // US & 0xFFFF_FFFF
         frame = finish(shared, 0, next(self.packets), sent_us, body)

@@ -95,6 +95,8 @@ class Framer:
         # `refer` puts one into memory that they share, and says None if it cannot.
         self.route: Pipes | None = None
         self.destination: Address | None = None  # Where frames go; None: to the group.
+        self._is_piped = False
+        self.is_near = False
         self.refer: Refer | None = None
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
@@ -127,10 +129,12 @@ class Framer:
         Without pipes frames go straight to an address, or to the group.
         """
         self.destination = straight if route is None else route
-        was_near, self.route = self.route is not None, route
-        if was_near == (route is not None):
+        was_piped, self.route = self._is_piped, route
+        self._is_piped = route is not None and not route.has_group
+        self.is_near = route is not None and route.is_near
+        if was_piped == self._is_piped:
             return
-        if route is None:
+        if not self._is_piped:
             self._resize(*self._of_group)
         elif self._of_group[0] < PIPE_FRAME_BYTES:
             self._resize(PIPE_FRAME_BYTES, 1)
@@ -185,7 +189,7 @@ class Framer:
         """Tell whether a large message may wait for others, to be framed with them by reference."""
         return (
             self.is_busy
-            and self.route is not None
+            and self.is_near
             and self.refer is not None
             and self.large_bytes < REFERRED_BYTES_AT_ONCE
         )
@@ -247,7 +251,7 @@ class Framer:
     def _may_refer(self) -> bool:
         """Tell whether the next message may go by reference."""
         return (
-            self.route is not None
+            self.is_near
             and self.refer is not None
             and 0 < self.reference_bytes <= len(self.cells[1])
             and self.cells[0].receivers > 0

@@ -166,12 +166,11 @@ class Grants:
             self._peers.pop(peer.key, None)
 
     def reroute(self, stream: int) -> None:
-        """Choose the way of new frames: pipes, if all receivers have one; straight; the group."""
+        """Choose the way of new frames: pipes, straight to the only receiver, or the group."""
         keys = [key for key, streams in self.from_frames.items() if stream in streams]
         straight = self._find_straight(stream, keys)
-        is_near = bool(keys) and all(key in self.endpoint.pipes for key in keys)
-        ready = [key for key in keys if key not in self.endpoint.behind] or keys
-        self.senders[stream].framer.take_route(Pipes(ready) if is_near else None, straight)
+        route = self.endpoint.ways.route(keys, self.endpoint.behind)
+        self.senders[stream].framer.take_route(route, straight)
 
     def _find_straight(self, stream: int, keys: list[bytes]) -> Address | None:
         """Return the address of the only receiver; None: there are more, or were just now."""

@@ -317,7 +317,8 @@ class Incoming:
             receiver.status_ns = None
             if receiver.echo_us:
                 echo_us = receiver.echo_us
-                delay_us = min((now - receiver.echo_ns) // US, 0xFFFF_FFFF)
+                # A shell may have begun its turn before it read the frame.
+                delay_us = min(max(now - receiver.echo_ns, 0) // US, 0xFFFF_FFFF)
         status = Status(
             peer.key, peer.their_debt, peer.granted_serial, contiguous, highest,
             self.offered_bytes(), echo_us, delay_us,

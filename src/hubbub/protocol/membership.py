@@ -11,6 +11,7 @@ from hubbub.events import PeerJoined, PeerLeft
 from hubbub.limits import MS, WANT_INTERVAL_CEILING
 from hubbub.protocol.burst import Address
 from hubbub.protocol.declared import News
+from hubbub.protocol.delivery import MULTICAST
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.express import Express
@@ -67,6 +68,7 @@ class Membership:
         else:
             peer.pipe = self.endpoint.pipes.get(header.key)
             peer.is_nearby = header.key in self.endpoint.nearby
+            peer.grouped_ns = now if self.endpoint.link is MULTICAST else None
         return peer
 
     def welcome_back(self, now: int, peer: Peer) -> None:

@@ -7,9 +7,9 @@ window: a partition shorter than that costs nothing. A goodbye ends both at once
 
 from hubbub.limits import WANT_INTERVAL
 from hubbub.message import Source
-from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.burst import Address, Pipes, place_of
 from hubbub.protocol.declared import Declared
-from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST
+from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
@@ -51,6 +51,7 @@ class Peer:
         self.pipe: Pipes | None = None
         self.is_nearby = False  # In this process, and served without any frame.
         self.heard_ns = now
+        self.grouped_ns: int | None = None  # When it was last heard otherwise than by a pipe.
         self.is_known = False  # Its HELLO is complete.
         self.lost_ns: int | None = None  # When it timed out.
         self.ends: dict[int, int] | None = None  # From its goodbye: where its streams end.
@@ -93,14 +94,12 @@ class Peer:
         """Name the link by which messages for it alone go."""
         if self.is_nearby:
             return INPROC
-        return MULTICAST if self.pipe is None else LOCAL
+        return MULTICAST if self.pipe is None else self.pipe.link
 
     @property
     def place(self) -> str:
         """Name where it is, for people."""
-        if isinstance(self.address, Pipes):
-            return "this host"
-        return f"{self.address[0]}:{self.address[1]}"
+        return place_of(self.address)
 
     @property
     def is_present(self) -> bool:

@@ -24,6 +24,8 @@ from hubbub.links.host import HostLink
 from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
 from hubbub.links.multicast import MulticastLink
+from hubbub.links.pipe_set import PipeSet
+from hubbub.links.tcp import TcpLink
 from hubbub.protocol.burst import Burst, Pipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.framing import Framer
@@ -33,7 +35,7 @@ from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.journal import Journal
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
-from hubbub.runtime.pipe_driver import PipeDriver
+from hubbub.runtime.pipe_driver import LocalDriver, PipeDriver, TcpDriver
 from hubbub.runtime.waiters import Waiters
 
 _BURSTS_ON_IO_THREAD = 64
@@ -50,6 +52,7 @@ class Driver:
         dispatcher: Dispatcher,
         on_fork: Callable[[str], None],
         local: LocalLink | None = None,
+        tcp: TcpLink | None = None,
     ) -> None:
         self.core = core
         self.link = link
@@ -68,7 +71,14 @@ class Driver:
         self._armed_ns: int | None = None  # The deadline that the I/O thread knows.
         self._poll_ns = 0
         self._senders = tuple(core.outgoing.senders.values())
-        self.pipes = None if local is None else PipeDriver(self, local)
+        self.pipes = None if local is None else LocalDriver(self, local)
+        self.tcp = None if tcp is None else TcpDriver(self, tcp)
+        drivers = (self.pipes, self.tcp)
+        self.pipe_drivers: list[PipeDriver] = [one for one in drivers if one is not None]
+        self._pipe_set = PipeSet([one.link for one in self.pipe_drivers])
+        if isinstance(link, HostLink):
+            link.use(self._pipe_set)
+            core.endpoint.ways.has_group = False
         self.journal = Journal(core, link)
         core.endpoint.wall_offset_ns = _wall_offset_ns()
 
@@ -120,8 +130,9 @@ class Driver:
         if self.core.outgoing.reliable.is_held:
             # Who was kept from running must not take answers that wait to be read for none.
             self.take_in(now, self.link.receive())
-            if self.pipes is not None:
-                self.pipes.readable(now)
+            for pipes in self.pipe_drivers:
+                pipes.readable(now)
+        now = max(now, time.monotonic_ns())  # What was just taken in must not lie ahead.
         with self.lock:
             for buffer, segment_bytes, source in self.link.advance(now):
                 self.core.receive(now, buffer, segment_bytes, source)
@@ -170,8 +181,8 @@ class Driver:
         self.changes = Waiters()
         self.dispatcher.forked()
         self.link.close()
-        if self.pipes is not None:
-            self.pipes.link.abandon()
+        for pipes in self.pipe_drivers:
+            pipes.link.abandon()
         self._on_fork("it belongs to the parent of this forked process")
 
     def exiting(self) -> None:
@@ -328,9 +339,9 @@ class Driver:
         self._refuse(reason)
         self.loop.detach(self)
         self.link.close()
-        if self.pipes is not None:
-            self.loop.detach(self.pipes)
-            self.pipes.close()
+        for pipes in self.pipe_drivers:
+            self.loop.detach(pipes)
+            pipes.close()
         self.dispatcher.run()
         self.closed.set()
         self.changes.wake_all()
@@ -373,18 +384,22 @@ class Driver:
     def _send(self, burst: Burst) -> bool:
         """Hand a burst to its link; False: offer it again when there is room."""
         destination = burst.destination
-        if type(destination) is not Pipes:
+        if not isinstance(destination, Pipes):
             return self.link.send(burst)
-        if self.pipes is not None:
+        if destination.is_near and self.pipes is not None:
             self.pipes.link.send(destination, burst.buffers, burst.segment_bytes)
+            return True
+        if destination.has_group and not self.link.send(burst._replace(destination=None)):
+            return False
+        self._pipe_set.send(destination, burst.buffers, burst.segment_bytes)
         return True
 
     def _poll(self, now: int) -> None:
         """Once a second: look after the interface, the wall clock and the logs."""
         self._poll_ns = now + SECOND
         self.core.endpoint.wall_offset_ns = _wall_offset_ns()
-        if self.pipes is not None:
-            self.pipes.poll()
+        for pipes in self.pipe_drivers:
+            pipes.poll()
         before = self.link.filenos()
         events: list[Event] = self.link.poll_events(now)
         if events:

@@ -1,18 +1,21 @@
-"""HOT. The pipes of a channel as an attachment of the loop, beside the one of its sockets.
+"""HOT. The pipes of a channel as attachments of the loop, beside the one of its sockets.
 
-Reads the pipes, tells the core which of them came and went, and looks after what is shared through
-them (depot.py). The core, its lock and all sending are the driver's.
+Each reads the pipes of one link and tells the core which of them came and went; the one of the
+local link also looks after what is shared through them (depot.py). The core, its lock and all
+sending are the driver's.
 """
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hubbub.limits import SECOND, STORE_PATIENCE
 from hubbub.links import arena
 from hubbub.links.depot import Depot
 from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
+from hubbub.links.pipes import PipeLink
+from hubbub.links.tcp import TcpLink
 from hubbub.protocol.framing import Framer
 
 if TYPE_CHECKING:
@@ -20,23 +23,11 @@ if TYPE_CHECKING:
 
 
 class PipeDriver:
-    """Drives the pipes of one channel, and the depot where there is shared memory."""
+    """Drives the pipes of one link of one channel."""
 
-    def __init__(self, driver: "Driver", link: LocalLink) -> None:
+    def __init__(self, driver: "Driver", link: PipeLink[Any]) -> None:
         self.link = link
         self._driver = driver
-        self.depot = self._open_depot() if arena.is_supported() else None
-        self._behind: frozenset[bytes] = frozenset()  # As the core knows it.
-
-    def _open_depot(self) -> Depot:
-        """Let large payloads go by reference."""
-        depot = Depot(self.link, time.monotonic_ns)
-        core = self._driver.core
-        core.endpoint.resolve = depot.resolve
-        core.endpoint.behind = depot.stuck
-        for sender in core.outgoing.senders.values():
-            sender.framer.refer = depot.refer
-        return depot
 
     # Called by the I/O thread.
 
@@ -60,17 +51,13 @@ class PipeDriver:
         """Do nothing: pipes that take data again are readable here."""
 
     def advance(self, now: int) -> None:
-        """Do what is due with what is shared."""
-        if self.depot is not None:
-            driver = self._driver
-            with driver.lock:
-                self.depot.advance(now)
-                self._look_after_depot(now)
-            driver.after()
+        """Do what is due."""
+        with self._driver.lock:
+            self.link.advance(now)
 
     def deadline(self) -> int | None:
         """Say when that is; a lock is not worth an exact answer."""
-        return None if self.depot is None else self.depot.deadline()
+        return self.link.deadline()
 
     def starved(self, late_ms: float) -> None:
         """Leave the report to the driver."""
@@ -84,19 +71,96 @@ class PipeDriver:
     def _take_in(self, now: int, received: list[Received]) -> None:
         """Take in what came by pipes, and which of them came and went."""
         link, driver = self.link, self._driver
-        if link.opened or link.has_room or link.notes or self.depot is not None:
+        if link.opened or link.has_room or link.has_ended or self._has_notes():
             with driver.lock:
                 while link.opened:
-                    driver.core.open_pipe(now, link.opened.popleft())
+                    pipe = link.opened.popleft()
+                    driver.core.open_pipe(now, pipe[0], link=link.name, place=pipe.place)
                 if link.has_room:
                     link.flush()
                 link.sweep()
-                self._look_after_depot(now)
+                self._look_after(now)
         driver.take_in(now, received)
         while link.closed:
             self._close_pipe(now, *link.closed.popleft())
 
-    def _look_after_depot(self, now: int) -> None:
+    def _has_notes(self) -> bool:
+        """Tell whether there is anything to look after."""
+        return False
+
+    def _look_after(self, now: int) -> None:
+        """Do what comes beside frames; under the lock."""
+
+    def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
+        driver = self._driver
+        if is_dead:
+            # What it sent to the group may still wait to be read, its goodbye among it.
+            while received := driver.link.receive():
+                driver.take_in(now, received)
+        now = max(now, time.monotonic_ns())  # What was just taken in must not lie ahead.
+        with driver.lock:
+            self._note_closed(key, is_dead=is_dead)
+            driver.core.close_pipe(now, key, is_dead=is_dead, link=self.link.name)
+            driver.serve(now)
+        driver.after()
+
+    def _note_closed(self, key: bytes, *, is_dead: bool) -> None:
+        """Let go of what belongs to a pipe that has ended; under the lock."""
+
+    # Called by anybody.
+
+    def poll(self) -> None:
+        """Once a second, under the lock: look who else is here, and who is gone."""
+        self.link.look_around()
+
+    def close(self) -> None:
+        """Close every pipe."""
+        self.link.close()
+
+
+class TcpDriver(PipeDriver):
+    """Drives the pipes to elsewhere."""
+
+    link: TcpLink
+
+
+class LocalDriver(PipeDriver):
+    """Drives the pipes of this host, and the depot where there is shared memory."""
+
+    link: LocalLink
+
+    def __init__(self, driver: "Driver", link: LocalLink) -> None:
+        super().__init__(driver, link)
+        self.depot = self._open_depot() if arena.is_supported() else None
+        self._behind: frozenset[bytes] = frozenset()  # As the core knows it.
+
+    def _open_depot(self) -> Depot:
+        """Let large payloads go by reference."""
+        depot = Depot(self.link, time.monotonic_ns)
+        core = self._driver.core
+        core.endpoint.resolve = depot.resolve
+        core.endpoint.behind = depot.stuck
+        for sender in core.outgoing.senders.values():
+            sender.framer.refer = depot.refer
+        return depot
+
+    def advance(self, now: int) -> None:
+        """Do what is due with what is shared."""
+        if self.depot is not None:
+            driver = self._driver
+            with driver.lock:
+                self.depot.advance(now)
+                self._look_after(now)
+            driver.after()
+
+    def deadline(self) -> int | None:
+        """Say when that is."""
+        return None if self.depot is None else self.depot.deadline()
+
+    def _has_notes(self) -> bool:
+        return bool(self.link.notes) or self.depot is not None
+
+    def _look_after(self, now: int) -> None:
         """Take and give notes; under the lock."""
         depot, notes = self.depot, self.link.notes
         while notes:
@@ -114,36 +178,25 @@ class PipeDriver:
             self._driver.core.reroute(now)
             self._driver.serve(now)
 
-    def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
-        driver = self._driver
-        if is_dead:
-            # What it sent to the group may still wait to be read, its goodbye among it.
-            while received := driver.link.receive():
-                driver.take_in(now, received)
-        with driver.lock:
-            if self.depot is not None:
-                self.depot.pipe_closed(key, is_dead=is_dead)
-            driver.core.close_pipe(now, key, is_dead=is_dead)
-            driver.serve(now)
-        driver.after()
-
-    # Called by anybody.
+    def _note_closed(self, key: bytes, *, is_dead: bool) -> None:
+        if self.depot is not None:
+            self.depot.pipe_closed(key, is_dead=is_dead)
 
     def wait_for_depot(self, framer: Framer) -> None:
         """Wait a little while readers hold all that can be shared; then large messages are cut."""
         depot = self.depot
-        if depot is not None and depot.is_full and framer.route is not None:
+        if depot is not None and depot.is_full and framer.is_near:
             self._driver.publishing_paused()
             self._driver.wait(lambda: not depot.is_full, 2 * STORE_PATIENCE / SECOND)
 
     def poll(self) -> None:
-        """Once a second, under the lock: look who else is here, and who is gone."""
-        self.link.look_around()
+        """Look who else is here, and let go of what was shared by those who are gone."""
+        super().poll()
         if self.depot is not None:
             self.depot.forget_others(self._driver.core.peers)
 
     def close(self) -> None:
         """Close every pipe, and let go of what is shared."""
-        self.link.close()
+        super().close()
         if self.depot is not None:
             self.depot.close()

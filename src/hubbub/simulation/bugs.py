@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub.protocol import core as core_module
 from hubbub.protocol.audience import Roll
-from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.burst import Address, GroupAndPipes, Pipes
 from hubbub.protocol.cache import Cache
 from hubbub.protocol.declared import Declared, News
 from hubbub.protocol.discovery import Discovery
@@ -29,6 +29,7 @@ from hubbub.protocol.repair import Requester
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.state import State
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
+from hubbub.protocol.ways import Ways
 from hubbub.wire.control import Change
 from hubbub.wire.header import REFERS, Header
 
@@ -268,6 +269,23 @@ def pipe_taken_for_all(sound: Method) -> Method:
         self.senders[stream].framer.take_route(Pipes(keys) if keys else None)
 
     return reroute
+
+
+@_bug(Ways, "route", "beyond_the_group")
+def group_taken_to_reach_all(sound: Method) -> Method:
+    """Send to the group alone what also those should have who cannot hear it."""
+
+    def route(self: Ways, *rest: Any) -> Pipes | None:
+        chosen: Pipes | None = sound(self, *rest)
+        return None if isinstance(chosen, GroupAndPipes) else chosen
+
+    return route
+
+
+@_bug(Ways, "close", "tcp_changes")
+def ended_pipe_still_used(sound: Method) -> Method:
+    """Go on sending by a pipe that is no more."""
+    return lambda self, key, link: self.best.get(key)
 
 
 @_bug(Incoming, "take_frame", "pipes")

@@ -101,7 +101,12 @@ class Network:
     ) -> int:
         """Carry frames that leave from `at_ns` on; return when the last one has left."""
         if isinstance(destination, Pipes):
-            return self.pipes.send(source, destination, frames, at_ns)
+            at_ns = self.pipes.send(source, destination, frames, at_ns)
+            if not destination.has_group:
+                return at_ns
+            destination = None
+        if not source.host.has_group:
+            return self.pipes.send_to_all(source, frames, at_ns)
         targets = self._targets(source, destination)
         for frame in frames:
             at_ns += int(len(frame) * _NANOSECONDS_PER_BYTE) + _FRAME_GAP_NS
@@ -120,7 +125,8 @@ class Network:
         if destination is not None:
             node = self.nodes.get(destination)
             return [] if node is None else [node]
-        return [node for node in self.nodes.values() if node is not source]
+        others = (node for node in self.nodes.values() if node is not source)
+        return [node for node in others if node.host.has_group]
 
     def _is_lost(
         self, source: "SimulatedNode", target: "SimulatedNode", frame: bytes, kind: str

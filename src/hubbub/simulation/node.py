@@ -45,6 +45,7 @@ class Host:
     stall: float = 0.0  # Chance that the next poll comes late...
     stall_ns: int = 100 * MS  # ...by up to this.
     eagain: float = 0.0
+    has_group: bool = True  # Else all its pipes are the group.
     first_frame: int = 1
     first_message: int = 1
     settings: Settings = field(default_factory=Settings)
@@ -79,11 +80,13 @@ class SimulatedNode:
             first_frame=host.first_frame, first_message=host.first_message,
         )  # fmt: skip
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
+        self.core.endpoint.ways.has_group = host.has_group
         self.patterns: dict[str, int] = {}
         self.topics: list[OutgoingTopic] = []
         self.published: dict[str, int] = {}  # Subjects, by how many publishers.
         self.is_alive = True
         self.had_pipes = False
+        self.pipes: set[tuple[bytes, str]] = set()  # That it knows of, by key and link.
         self.is_listening = False  # To itself: its own subscriptions see its own messages.
         self.buffer_drops = 0
         self.sent_bytes = 0
@@ -225,15 +228,17 @@ class SimulatedNode:
         self._buffer.append((frame, source))
         self._wake_at(self.world.now + _WAKE_NS)
 
-    def learn_pipe(self, key: bytes, *, is_open: bool, is_dead: bool) -> None:
+    def learn_pipe(self, key: bytes, link: str, *, is_open: bool, is_dead: bool) -> None:
         """Hear that a pipe was opened or has ended; what came by it before is read first."""
         while self._buffer:
             self._read()
         self.had_pipes = True
         if is_open:
-            self.core.open_pipe(self.now, key)
+            self.pipes.add((key, link))
+            self.core.open_pipe(self.now, key, link=link)
         else:
-            self.core.close_pipe(self.now, key, is_dead=is_dead)
+            self.pipes.discard((key, link))
+            self.core.close_pipe(self.now, key, is_dead=is_dead, link=link)
         self._wake_at(self.world.now)
 
     def _wake_at(self, true_ns: int) -> None:

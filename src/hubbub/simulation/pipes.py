@@ -1,20 +1,22 @@
-"""Pipes between simulated nodes of one host: in order and lossless, until they are cut.
+"""Pipes between simulated nodes, of one host or by TCP: in order and lossless, until they are cut.
 
 Both ends learn a little later that a pipe was opened or cut, each in its own time. What is on its
 way when a pipe is cut is gone.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from hubbub.limits import MS, US
-from hubbub.protocol.burst import Pipes
+from hubbub.protocol.burst import FarPipes, Pipes
+from hubbub.protocol.delivery import LOCAL, TCP
 from hubbub.simulation.world import World
 from hubbub.wire.batch import decode_reference, encode_reference
 
 if TYPE_CHECKING:
     from hubbub.simulation.node import SimulatedNode
 
-_DELAY_NS: Final = 10 * US
+_DELAYS_NS: Final = {LOCAL: 10 * US, TCP: 60 * US}  # The best one first.
 _LEARN_NS: Final = 2 * MS
 
 Pair = frozenset[bytes]
@@ -26,9 +28,9 @@ class PipeNetwork:
     def __init__(self, world: World) -> None:
         self.world = world
         self.nodes: dict[bytes, SimulatedNode] = {}
-        self._open: dict[Pair, int] = {}  # How often the pipe was opened so far: its number.
+        self._open: dict[tuple[Pair, str], int] = {}  # Which opening of all this one was.
         self._opened = 0
-        self._latest: dict[tuple[bytes, bytes], int] = {}
+        self._latest: dict[tuple[bytes, bytes, str], int] = {}
         self._shared: dict[tuple[bytes, int], tuple[bytes, Pipes]] = {}
 
     def refer(self, writer: bytes, payload: bytes, route: Pipes) -> bytes | None:
@@ -53,59 +55,70 @@ class PipeNetwork:
             payloads.append(payload)
         return payloads
 
-    def open(self, one: "SimulatedNode", other: "SimulatedNode") -> None:
+    def open(self, one: "SimulatedNode", other: "SimulatedNode", link: str = LOCAL) -> None:
         """Connect two nodes."""
         self._opened += 1
-        self._open.setdefault(frozenset((one.key, other.key)), self._opened)
-        self._tell(one, other)
+        self._open.setdefault((frozenset((one.key, other.key)), link), self._opened)
+        self._tell(one, other, link)
 
-    def cut(self, one: "SimulatedNode", other: "SimulatedNode") -> None:
+    def cut(self, one: "SimulatedNode", other: "SimulatedNode", link: str = LOCAL) -> None:
         """End a pipe."""
-        self._open.pop(frozenset((one.key, other.key)), None)
-        self._tell(one, other)
+        self._open.pop((frozenset((one.key, other.key)), link), None)
+        self._tell(one, other, link)
 
-    def is_open(self, one: "SimulatedNode", other: "SimulatedNode") -> bool:
+    def is_open(self, one: "SimulatedNode", other: "SimulatedNode", link: str = LOCAL) -> bool:
         """Tell whether two nodes are connected."""
-        return frozenset((one.key, other.key)) in self._open
+        return (frozenset((one.key, other.key)), link) in self._open
 
     def bury(self, node: "SimulatedNode") -> None:
         """End all pipes of a node that is gone."""
         self.nodes.pop(node.key, None)
-        for pair in [pair for pair in self._open if node.key in pair]:
-            del self._open[pair]
+        for pair, link in [place for place in self._open if node.key in place[0]]:
+            del self._open[pair, link]
             for key in pair - {node.key}:
-                self._tell(node, self.nodes[key])
+                self._tell(node, self.nodes[key], link)
 
     def send(
-        self, source: "SimulatedNode", destination: Pipes, frames: list[bytes], at_ns: int
+        self, source: "SimulatedNode", destination: Iterable[bytes], frames: list[bytes], at_ns: int
     ) -> int:
-        """Carry frames by the pipes to some nodes; return when the last one has left."""
+        """Carry frames by the best pipes to some nodes; return when the last one has left."""
         for key in destination:
-            number = self._open.get(frozenset((source.key, key)))
-            if number is None:
-                continue
-            way = source.key, key
-            arrival_ns = max(at_ns + _DELAY_NS, self._latest.get(way, 0))
-            self._latest[way] = arrival_ns
-            for frame in frames:
-                self.world.at(arrival_ns, self._arrive, number, way, frame)
+            pair = frozenset((source.key, key))
+            for link in _DELAYS_NS:
+                if (pair, link) in self._open:
+                    self._carry((source.key, key), link, frames, at_ns)
+                    break
         return at_ns
 
-    def _arrive(self, number: int, way: tuple[bytes, bytes], frame: bytes) -> None:
-        node = self.nodes.get(way[1])
-        if node is not None and self._open.get(frozenset(way)) == number:
-            node.arrive(frame, Pipes(way[:1]))
+    def send_to_all(self, source: "SimulatedNode", frames: list[bytes], at_ns: int) -> int:
+        """Carry frames by all pipes of a node, where these are the group."""
+        keys = {key for pair, _ in self._open for key in pair if source.key in pair}
+        return self.send(source, sorted(keys - {source.key}), frames, at_ns)
 
-    def _tell(self, one: "SimulatedNode", other: "SimulatedNode") -> None:
+    def _carry(self, way: tuple[bytes, bytes], link: str, frames: list[bytes], at_ns: int) -> None:
+        number = self._open[frozenset(way), link]
+        arrival_ns = max(at_ns + _DELAYS_NS[link], self._latest.get((*way, link), 0))
+        self._latest[*way, link] = arrival_ns
+        for frame in frames:
+            self.world.at(arrival_ns, self._arrive, number, way, link, frame)
+
+    def _arrive(self, number: int, way: tuple[bytes, bytes], link: str, frame: bytes) -> None:
+        node = self.nodes.get(way[1])
+        if node is not None and self._open.get((frozenset(way), link)) == number:
+            node.arrive(frame, Pipes(way[:1]) if link == LOCAL else FarPipes(way[:1]))
+
+    def _tell(self, one: "SimulatedNode", other: "SimulatedNode", link: str) -> None:
         for node, peer in ((one, other), (other, one)):
             delay_ns = self.world.draw_ns(0, _LEARN_NS)
-            self.world.at(self.world.now + delay_ns, self._learn, node, peer)
+            self.world.at(self.world.now + delay_ns, self._learn, node, peer, link)
 
-    def _learn(self, node: "SimulatedNode", peer: "SimulatedNode") -> None:
+    def _learn(self, node: "SimulatedNode", peer: "SimulatedNode", link: str) -> None:
         if not node.is_alive:
             return
-        is_known, is_open = peer.key in node.core.endpoint.pipes, self.is_open(node, peer)
-        if is_open and not is_known:
-            node.learn_pipe(peer.key, is_open=True, is_dead=False)
-        elif is_known and not is_open:
-            node.learn_pipe(peer.key, is_open=False, is_dead=not peer.is_alive)
+        place, is_open = (peer.key, link), self.is_open(node, peer, link)
+        if is_open and place not in node.pipes:
+            node.learn_pipe(*place, is_open=True, is_dead=False)
+        elif place in node.pipes and not is_open:
+            # Who closes a connection may live: only on one host does somebody know.
+            is_dead = not peer.is_alive and link == LOCAL
+            node.learn_pipe(*place, is_open=False, is_dead=is_dead)

@@ -47,7 +47,7 @@ CONTINUES: Final = 32  # Reserved: a topic comes from another stream.
 REFERS: Final = 128  # The payloads are references to shared memory (wire/batch.py).
 REFUSES: Final = 64  # A STATUS that knows nothing of the debt it answers.
 
-# Streams of a channel. 2 is reserved for bulk (decision 0003 keeps large messages in the reliable
+# FarPipes of a channel. 2 is reserved for bulk (decision 0003 keeps large messages in the reliable
 # one).
 RELIABLE: Final = 1
 BEST_EFFORT: Final = 3

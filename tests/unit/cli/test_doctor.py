@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.cli import network_checks
 from hubbub.cli.host_checks import (
     check_clock_source,
     check_local_link,
@@ -13,7 +14,13 @@ from hubbub.cli.host_checks import (
     check_timer,
     judge_clock,
 )
-from hubbub.cli.network_checks import check_buffer, check_interfaces, check_mtu, check_state
+from hubbub.cli.network_checks import (
+    check_buffer,
+    check_interfaces,
+    check_mtu,
+    check_state,
+    check_tcp,
+)
 from hubbub.links.interfaces import Interface
 from hubbub.links.multicast import SOCKET_BUFFER_BYTES
 
@@ -87,6 +94,16 @@ def test_clock_that_nobody_keeps_in_step_is_a_warning() -> None:
 def test_switch_interval_is_never_bad() -> None:
     assert "lowers it" in check_switch_interval(5).what
     assert "lowers it" not in check_switch_interval(0.5).what
+
+
+def test_port_that_others_would_call_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(network_checks, "DEFAULT_PORT", taken.getsockname()[1])
+        found = check_tcp("127.0.0.1")
+        assert found.state == "warn" and "is taken" in found.what and "listen=" in found.remedy
+    found = check_tcp("127.0.0.1")
+    assert found.state == "ok" and f"127.0.0.1:{network_checks.DEFAULT_PORT}" in found.what
+    assert check_tcp("nowhere0").state == "bad"
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="these are features of Linux")

@@ -8,7 +8,7 @@ from hubbub.events import Closed, GapAbandoned, Nagging, PeerJoined, PeerLeft, V
 from hubbub.limits import MS, SECOND
 from hubbub.wire import control, header
 from hubbub.wire.control import Goodbye, Grant, GrantedStream
-from hubbub.wire.header import DATA, GOODBYE, GRANT, HEARTBEAT, HELLO, NAK, STATUS
+from hubbub.wire.header import DATA, GOODBYE, GRANT, HEARTBEAT, HELLO, NAK, RELIABLE, STATUS
 from tests.harness import Datagram, Lan, Node, lose_first
 
 STRANGER = b"s" * 20
@@ -323,6 +323,22 @@ def test_status_is_sent_seldom_and_at_the_end() -> None:
     lan.run(100 * MS)
     assert len(lan.sent_of(STATUS, node)) - before <= 12
     assert publisher.core.outgoing.cache.first is None, "everything is acknowledged"
+
+
+def test_status_of_a_turn_that_began_before_the_last_frame_came_is_sent() -> None:
+    lan, publisher, node = pair()
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(100 * MS)
+    lan.publish(publisher, topic, b"1")
+    lan.run(50 * MS)
+    core = node.core
+    receiver = core.peers[publisher.key].incoming[RELIABLE]
+    assert receiver.echo_us
+    receiver.echo_ns, receiver.status_ns = lan.now + 5 * MS, lan.now
+    core.due_ns = lan.now
+    core.advance(lan.now)
+    frames = [burst.buffers[0] for burst in core.endpoint.control]
+    assert [header.decode(bytes(frame)).kind for frame in frames].count(STATUS) == 1
 
 
 @pytest.mark.parametrize("obstacle", ["window", "rate limit"])

@@ -1,7 +1,9 @@
 """Pipes as a core sees them: the way frames take, who may speak in them, what their end means."""
 
-from hubbub.events import PeerLeft, SlowConsumer
-from hubbub.protocol.burst import Pipes
+import pytest
+
+from hubbub.events import PeerLeft, SlowConsumer, VersionMismatch
+from hubbub.protocol.burst import FarPipes, Pipes
 from hubbub.wire import header
 from hubbub.wire.header import HEARTBEAT
 from tests.harness import Lan
@@ -62,6 +64,17 @@ def test_reader_that_falls_behind_is_reported_once_and_passed_by_until_it_gets_o
     behind.add(one.key)
     core.reroute(lan.now)
     assert core.endpoint.counters["slow_receivers"] == 2
+
+
+@pytest.mark.parametrize("kind", [Pipes, FarPipes])
+def test_frame_of_another_version_in_a_pipe_is_reported_with_its_place(kind: type[Pipes]) -> None:
+    lan = Lan(1)
+    core = lan.nodes[0].core
+    frame = bytearray(header.finish(header.prefix(HEARTBEAT, 0, 0, 0, b"s" * 20, 8), 0, 1, 1, b""))
+    frame[2] = 0x70
+    core.receive(lan.now, bytes(frame), 0, kind((b"s" * 20,)))
+    [event] = [event for event in core.events if isinstance(event, VersionMismatch)]
+    assert (event.address, event.version) == ("this host", 7)
 
 
 def test_who_is_at_the_end_of_a_pipe_speaks_for_itself_alone() -> None:

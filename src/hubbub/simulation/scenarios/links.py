@@ -1,8 +1,9 @@
 """Nodes of one host have pipes between them: frames go the shorter way, and all else is as ever."""
 
-from itertools import combinations
+from itertools import combinations, product
 
-from hubbub.limits import MS
+from hubbub.limits import MS, SECOND
+from hubbub.protocol.delivery import LOCAL, TCP
 from hubbub.protocol.settings import Settings
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.scenarios.membership import await_left
@@ -72,5 +73,67 @@ def pipe_death(stage: Stage) -> None:
         for publisher in publishing:
             await_left(stage, publisher, node.source, limit_ns - world.now)
     stage.play()
+    stage.finish()
+    stage.check_first()
+
+
+@scenario
+def tcp_alone(stage: Stage) -> None:
+    """Have TCP alone, without any group: connections break and come back, and nothing is lost."""
+    random, world, network = stage.random, stage.world, stage.network.pipes
+    host = stage.host(has_group=False)
+    publishing, subscribing = stage.group(random.randint(1, 3), random.randint(1, 4), host=host)
+    pairs = list(combinations(publishing + subscribing, 2))
+    for one, other in pairs:
+        world.run_for(random.choice([0, 1 * MS]))
+        network.open(one, other, TCP)
+    stage.meet(stage.topics(publishing, random.randint(1, 3)), len(subscribing), 1000 * MS)
+    start(stage, publishing, messages=500)
+    for _ in range(random.randint(0, 10)):
+        one, other = random.choice(pairs)
+        network.cut(one, other, TCP)
+        world.run_for(random.choice([100_000, 10 * MS, 300 * MS]))
+        network.open(one, other, TCP)
+        world.run_for(random.choice([0, 1 * MS, 10 * MS]))
+    stage.play()
+    stage.finish()
+    stage.check_first()
+
+
+@scenario
+def tcp_changes(stage: Stage) -> None:
+    """Open and cut pipes of both kinds beside a lossy group: nothing is lost or comes twice."""
+    random, world, network = stage.random, stage.world, stage.network.pipes
+    stage.faults(loss=random.choice([0, random.uniform(0, 0.1)]), reorder=random.choice([0, 0.02]))
+    publishing, subscribing = chatter(stage, messages=600, host=_host(stage))
+    nodes = publishing + subscribing
+    for _ in range(random.randint(5, 60)):
+        one, other = random.sample(nodes, 2)
+        link = random.choice([LOCAL, TCP, TCP])
+        (network.cut if network.is_open(one, other, link) else network.open)(one, other, link)
+        world.run_for(random.choice([0, 100_000, 1 * MS, 10 * MS]))
+    stage.play()
+    stage.finish()
+    stage.check_first()
+
+
+@scenario
+def beyond_the_group(stage: Stage) -> None:
+    """Have some who hear no group but a connection, and others who hear the group and no more."""
+    random, network = stage.random, stage.network
+    publishing, near = stage.group(random.randint(1, 2), random.randint(1, 3))
+    far = stage.nodes(random.randint(1, 3))
+    network.block([node.index for node in far], [node.index for node in publishing + near])
+    network.block([node.index for node in far], [node.index for node in far])
+    for node in far:
+        node.subscribe("/t/...")
+    # Whom the group reaches may be connected, too.
+    connected = far + random.sample(near, random.randint(0, len(near)))
+    for one, other in product(publishing, connected):
+        network.pipes.open(one, other, TCP)
+    stage.meet(stage.topics(publishing), len(near + far), 1000 * MS)
+    start(stage, publishing, messages=300)
+    stage.play()
+    stage.settle(5 * SECOND)
     stage.finish()
     stage.check_first()

@@ -1,0 +1,77 @@
+"""Which links a node may use: what was asked for, what follows from it, and what cannot work."""
+
+import os
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from hubbub.errors import ConfigurationError
+from hubbub.links.dialling import HostAndPort, parse_address
+from hubbub.links.faults import Faults
+from hubbub.links.listening import ListenAt, parse_listen
+
+LINKS: Final = ("inproc", "local", "tcp", "multicast")
+_BUS_LINKS: Final = ("local", "tcp", "multicast")  # By which nodes find each other.
+
+
+class AskedWays(NamedTuple):
+    """What an application asked for; None is nothing."""
+
+    links: tuple[str, ...] | None
+    peers: tuple[HostAndPort, ...]
+    listen: ListenAt | None
+    has_multicast: bool
+
+
+def take_ways(
+    links: Iterable[str] | None,
+    peers: Iterable[str] | str | None,
+    listen: int | str | None,
+    multicast: bool,
+) -> AskedWays:
+    """Read the options that say how messages may travel, and the environment for what is not."""
+    if not isinstance(multicast, bool):
+        raise ConfigurationError(f"multicast={multicast!r}: give True or False")
+    if links is None and (listed := os.environ.get("HUBBUB_LINKS")):
+        links = listed.split(",")
+    chosen = (links,) if isinstance(links, str) else None if links is None else tuple(links)
+    if peers is None and (chosen is None or "tcp" in chosen):
+        peers = os.environ.get("HUBBUB_PEERS") or None
+    if isinstance(peers, str):
+        peers = peers.split(",")
+    named = () if peers is None else tuple(parse_address(peer, "peers") for peer in peers)
+    at = None if listen is None else parse_listen(listen)
+    return AskedWays(chosen, named, at, multicast)
+
+
+def choose_links(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
+    """Return the links that may be used, or say what contradicts itself."""
+    wants_tcp = bool(asked.peers) or asked.listen is not None
+    if asked.links is None:
+        return _default(asked, faults, wants_tcp or not asked.has_multicast)
+    chosen = asked.links
+    for link in chosen:
+        if link not in LINKS:
+            raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
+    if not set(chosen).intersection(_BUS_LINKS):
+        raise ConfigurationError(
+            f"links={chosen!r}: a node needs at least one of {', '.join(_BUS_LINKS)}"
+        )
+    if wants_tcp and "tcp" not in chosen:
+        raise ConfigurationError(f"links={chosen!r}: peers= and listen= are of tcp; add it")
+    if "multicast" in chosen and not asked.has_multicast:
+        raise ConfigurationError(f"links={chosen!r} and multicast=False: leave one of them out")
+    if faults is not None and "multicast" not in chosen:
+        raise ConfigurationError(f"links={chosen!r}: faults are of multicast; add it")
+    return chosen
+
+
+def _default(asked: AskedWays, faults: Faults | None, has_tcp: bool) -> tuple[str, ...]:
+    if faults is not None:
+        if not asked.has_multicast:
+            raise ConfigurationError("faults=... and multicast=False: faults are of multicast")
+        return ("tcp", "multicast") if has_tcp else ("multicast",)
+    left_out = {
+        *(() if has_tcp else ("tcp",)),
+        *(() if asked.has_multicast else ("multicast",)),
+    }
+    return tuple(link for link in LINKS if link not in left_out)

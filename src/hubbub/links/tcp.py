@@ -1,0 +1,261 @@
+"""HOT. The TCP link: pipes to nodes that were named by address, or that have named us.
+
+Each node listens at a port that others can know (listening.py), and calls those it was told of
+(dialling.py). Who is at the other end says so in a greeting of fixed size; then come records, each
+a burst of frames (records.py). A connection that ends tells nothing about the process behind it,
+which may live. All else is as with every pipe (pipes.py).
+"""
+
+import contextlib
+import ipaddress
+import select
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from random import Random
+from typing import Final
+from zlib import crc32
+
+from hubbub.links.dialling import Dialler, HostAndPort, Target
+from hubbub.links.inlet import Received
+from hubbub.links.listening import address_text
+from hubbub.links.pipes import NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
+from hubbub.links.records import RecordReader, encode_head
+from hubbub.protocol.burst import FarPipes, Pipes
+from hubbub.protocol.delivery import TCP
+from hubbub.wire.header import KEY_BYTES
+
+_READ_BYTES: Final = 1 << 18
+_READS_MAX: Final = 4  # Of so much, before other pipes have their turn.
+_KEPT_AT_ONCE: Final = 64
+_GREETING: Final = struct.Struct(f"!4sBII{KEY_BYTES}s")
+_MAGIC: Final = b"\xff\x04hu"
+_VERSION: Final = 1
+
+# An end that nobody told of is found by the want of answers, as soon as a silent peer is: meanwhile
+# what goes this way is stuck, though another way may be open.
+_PATIENCE: Final = {
+    "TCP_KEEPIDLE": 2,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": 3_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TcpStatistics(PipeStatistics):
+    """The same of TCP, and where this node listens."""
+
+    address: str
+    calls: int
+    """Peers that are called just now and have not answered yet."""
+
+
+class _TcpPipe(Pipe):
+    """A connection to another host, or at least to another process."""
+
+    __slots__ = ("greeting", "reader", "target")
+
+    def __init__(self, opened: socket.socket, target: Target | None) -> None:
+        super().__init__(opened, is_ours=target is not None)
+        self.target = target
+        self.greeting = b""  # As far as it has come.
+        self.reader = RecordReader()
+
+
+class TcpLink(PipeLink[_TcpPipe]):
+    """The pipes of one node on one channel to nodes anywhere."""
+
+    name = TCP
+    _has_heads = True
+
+    def __init__(
+        self, key: bytes, domain: int, channel: str, listener: socket.socket,
+        peers: list[HostAndPort], random: Random, clock: Callable[[], int], scope: int = 0,
+    ) -> None:  # fmt: skip
+        place = crc32(channel.encode())
+        super().__init__(key, _GREETING.pack(_MAGIC, _VERSION, domain, place, key))
+        self._listener = listener
+        self._clock = clock
+        self.address_text = address_text(listener.getsockname())
+        self._epoll.register(listener, select.EPOLLIN)
+        self._dialler = Dialler(peers, key, random, self._epoll, scope)
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Tell whether nobody elsewhere can call us."""
+        return ipaddress.ip_address(self._listener.getsockname()[0].partition("%")[0]).is_loopback
+
+    # Beginning.
+
+    def advance(self, now: int) -> None:
+        """Call who is due."""
+        self._dialler.advance(now, self._pipes)
+
+    def deadline(self) -> int | None:
+        """Say when that is."""
+        return self._dialler.deadline()
+
+    def _begin(self, opened: socket.socket, target: Target | None) -> None:
+        if self._is_crowded():
+            self._refused += 1
+            opened.close()
+            if target is not None:
+                self._dialler.retry(self._clock(), target)
+            return
+        _set_up(opened)
+        self._greet(_TcpPipe(opened, target))
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                opened, _ = self._listener.accept()
+            except OSError:
+                return
+            opened.setblocking(False)
+            self._begin(opened, None)
+
+    def _make_source(self, pipe: _TcpPipe) -> Pipes:
+        source = FarPipes((pipe.key,))
+        try:
+            source.place = address_text(pipe.socket.getpeername())
+        except OSError:
+            source.place = "gone"
+        return source
+
+    def _hear_greeting(self, pipe: _TcpPipe, data: bytes) -> bytes | None:
+        """Take the first bytes of a connection; return what follows them, None if it must end."""
+        heard, size = pipe.greeting + data, len(self._greeting)
+        common = self._greeting[:-KEY_BYTES]
+        if not common.startswith(heard[: len(common)]):
+            self._refused += 1  # At once: who speaks another language may wait for an answer.
+            return None
+        if len(heard) < size:
+            pipe.greeting = heard
+            return b""
+        pipe.greeting = b""
+        if pipe.target is not None:
+            self._dialler.met(pipe.target, heard[size - KEY_BYTES : size])
+        return heard[size:] if self._identify(pipe, heard[:size]) else None
+
+    # Sending.
+
+    def _head(self, buffers: Buffers, segment_bytes: int) -> bytes:
+        return encode_head(sum(map(len, buffers)), segment_bytes)
+
+    def _transmit(self, pipe: _TcpPipe, buffers: Buffers) -> None:
+        try:
+            sent_bytes = pipe.socket.sendmsg(buffers)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                self._keep(pipe, buffers)
+            else:
+                self._dropped += 1  # Its end is found by reading.
+            return
+        self._packets_out += 1
+        self._bytes_out += sent_bytes
+        if sent_bytes < sum(map(len, buffers)):
+            # What has begun must be ended, whatever else waits.
+            self._keep_all(pipe, b"".join(buffers)[sent_bytes:])
+
+    def _send_kept(self, pipe: _TcpPipe) -> bool:
+        backlog = pipe.backlog
+        while backlog:
+            try:
+                sent_bytes = pipe.socket.sendmsg(list(islice(backlog, _KEPT_AT_ONCE)))
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    return False
+                backlog.clear()  # Its end is found by reading.
+                pipe.backlog_bytes = 0
+                return True
+            self._bytes_out += sent_bytes
+            pipe.backlog_bytes -= sent_bytes
+            while backlog and sent_bytes >= len(backlog[0]):
+                sent_bytes -= len(backlog.popleft())
+            if sent_bytes:
+                backlog[0] = backlog[0][sent_bytes:]
+        return True
+
+    # Receiving.
+
+    def receive(self) -> list[Received]:
+        """Take some of what has come; `opened`, `closed` and `has_room` tell the rest."""
+        received: list[Received] = []
+        for fileno, events in self._epoll.poll(0):
+            pipe = self._by_fileno.get(fileno)
+            if pipe is not None:
+                self._serve(pipe, events, received)
+            elif fileno in self._dialler:
+                answered = self._dialler.answered(self._clock(), fileno)
+                if answered is not None:
+                    self._begin(*answered)
+            elif fileno == self._listener.fileno():
+                self._accept()
+        return received
+
+    def _read(self, pipe: _TcpPipe, reads: int, received: list[Received]) -> bool:
+        for _ in range(min(reads, _READS_MAX)):
+            try:
+                data: bytes | None = pipe.socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            if not pipe.key:
+                data = self._hear_greeting(pipe, data)
+                if data is None:
+                    return False
+            self._bytes_in += len(data)
+            self._latest = pipe
+            for burst, segment_bytes in pipe.reader.feed(data):
+                self._packets_in += 1
+                received.append((burst, segment_bytes, pipe.source))
+            if pipe.reader.is_broken:
+                self._refused += 1
+                return False
+        return True
+
+    # Ending.
+
+    def _end(self, pipe: _TcpPipe) -> None:
+        super()._end(pipe)
+        if pipe.key:
+            self._dialler.missed(self._clock(), pipe.key)
+
+    def _discard(self, pipe: _TcpPipe) -> None:
+        super()._discard(pipe)
+        target, pipe.target = pipe.target, None
+        if target is not None:
+            self._dialler.retry(self._clock(), target)
+
+    def close(self) -> None:
+        """Close every pipe and listen no more; a second call does nothing."""
+        if not self._is_closed:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the descriptors alone: in a forked child, whose parent goes on."""
+        self._listener.close()
+        self._dialler.close()
+        super().abandon()
+
+    def statistics(self) -> TcpStatistics:
+        """Count what the pipes did."""
+        return TcpStatistics(
+            **asdict(super().statistics()), address=self.address_text, calls=self._dialler.calls
+        )
+
+
+def _set_up(opened: socket.socket) -> None:
+    """Send at once, and find out when nobody is there any more."""
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _PATIENCE.items():
+        if hasattr(socket, option):
+            with contextlib.suppress(OSError):
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

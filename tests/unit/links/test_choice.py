@@ -1,0 +1,79 @@
+"""Which links a node may use, from what was asked for."""
+
+from typing import Any
+
+import pytest
+
+from hubbub.errors import ConfigurationError
+from hubbub.links.choice import choose_links, take_ways
+from hubbub.links.dialling import HostAndPort
+from hubbub.links.faults import Faults
+from hubbub.links.listening import ListenAt
+
+
+def links(
+    links: Any = None, peers: Any = None, listen: Any = None, multicast: Any = True,
+    faults: Faults | None = None,
+) -> tuple[str, ...]:  # fmt: skip
+    return choose_links(take_ways(links, peers, listen, multicast), faults)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUBBUB_LINKS", raising=False)
+    monkeypatch.delenv("HUBBUB_PEERS", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ({}, ("inproc", "local", "multicast")),
+        ({"peers": ["10.0.0.7"]}, ("inproc", "local", "tcp", "multicast")),
+        ({"peers": []}, ("inproc", "local", "multicast")),
+        ({"listen": 7266}, ("inproc", "local", "tcp", "multicast")),
+        ({"multicast": False}, ("inproc", "local", "tcp")),
+        ({"links": ["local", "tcp"]}, ("local", "tcp")),
+        ({"links": "tcp", "peers": ["h"]}, ("tcp",)),
+        ({"links": ["local"], "multicast": False}, ("local",)),
+        ({"faults": Faults(loss=0.1)}, ("multicast",)),
+        ({"faults": Faults(loss=0.1), "peers": "h"}, ("tcp", "multicast")),
+    ],
+)
+def test_tcp_is_used_where_it_is_asked_for(options: dict[str, Any], chosen: Any) -> None:
+    assert links(**options) == chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"links": []}, "at least one of local, tcp, multicast"),
+        ({"links": ["inproc"]}, "at least one of local, tcp, multicast"),
+        ({"links": ["local", "pigeon"]}, "'pigeon' is none of inproc, local, tcp, multicast"),
+        ({"links": ["local"], "peers": ["h"]}, "peers= and listen= are of tcp; add it"),
+        ({"links": ["multicast"], "listen": 80}, "peers= and listen= are of tcp; add it"),
+        ({"links": ["tcp", "multicast"], "multicast": False}, "leave one of them out"),
+        ({"faults": Faults(loss=0.1), "multicast": False}, "faults are of multicast"),
+        ({"links": ["tcp"], "faults": Faults(loss=0.1)}, "faults are of multicast; add it"),
+        ({"multicast": None}, "multicast=None: give True or False"),
+        ({"peers": ["h:0"]}, "port '0' must be from 1 to 65535"),
+        ({"peers": [7266]}, "peers=7266 is no text"),
+        ({"listen": 65_536}, "listen=65536 must be a port from 0"),
+        ({"listen": True}, "listen=True is no text"),
+        ({"listen": "host:x"}, "listen='host:x'"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        links(**options)
+
+
+def test_environment_names_peers_and_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUBBUB_PEERS", "10.0.0.7:7300, plant-7")
+    asked = take_ways(None, None, "10.0.0.1:7300", True)
+    assert asked.peers == (HostAndPort("10.0.0.7", 7300), HostAndPort("plant-7", 0))
+    assert asked.listen == ListenAt("10.0.0.1", 7300)
+    assert take_ways(None, [], None, True).peers == (), "what is given counts"
+    assert take_ways(["multicast"], None, None, True).peers == (), "who wants no TCP has none"
+    assert len(take_ways("tcp", None, None, True).peers) == 2
+    monkeypatch.setenv("HUBBUB_LINKS", "tcp")
+    assert links() == ("tcp",)
