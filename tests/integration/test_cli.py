@@ -347,6 +347,36 @@ def test_commands_connect_to_peers_that_are_named(bus: Bus, is_option: bool) -> 
     assert ended.returncode == 2 and "peers='host:port'" in one_line(ended.stderr)
 
 
+@pytest.mark.parametrize("mode", ["inline", "receive"])
+@pytest.mark.parametrize("benchmark", ["throughput", "latency"])
+def test_benchmark_within_one_process(bus: Bus, benchmark: str, mode: str) -> None:
+    options = ["--link", "inproc", "--mode", mode, "--seconds", "0.3", "--subscribers", "2"]
+    ended = bus.run("bench", benchmark, "--json", *options)
+    assert ended.returncode == 0, ended
+    result = json.loads(ended.stdout)
+    assert (result["link"], result["lost"], result["duplicates"]) == ("inproc", 0, 0)
+    subscribers = 2 if benchmark == "throughput" else 1
+    assert result["received"] == subscribers * result["sent"] > 100
+    assert 0 < result["p50_us"] <= result["p99_us"]
+
+
+@pytest.mark.parametrize("link", ["inproc", "local"])
+def test_only_multicast_loses_on_purpose(bus: Bus, link: str) -> None:
+    ended = bus.run("bench", "latency", "--link", link, "--loss", "0.1")
+    assert ended.returncode == 2 and b"only multicast loses frames" in ended.stderr
+
+
+def test_interrupted_benchmark_within_one_process_ends(bus: Bus) -> None:
+    with bus.start("bench", "throughput", "--seconds", "50", "--link", "inproc") as command:
+        wait_until(lambda: len(threads(command.pid)) > 2)
+        command.send_signal(signal.SIGINT)
+        assert command.wait(TIMEOUT_S) == 130
+
+
+def threads(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").iterdir())
+
+
 def test_benchmark_is_a_table_for_people(bus: Bus) -> None:
     ended = bus.run("bench", "throughput", "--seconds", "0.2", "--rate", "1000")
     assert ended.returncode == 0, ended

@@ -13,20 +13,22 @@ from hubbub.cli.session import EXIT_LOST, end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, note, plural, print_json, size
 from hubbub.links.listening import ListenAt, address_text, open_listener
 
-LINKS = ("auto", "local", "tcp", "multicast")
+LINKS = ("auto", "inproc", "local", "tcp", "multicast")
 
 
 def bench(
     benchmark: Annotated[Benchmark, typer.Argument(help="What to measure.", show_default=False)],
     link: Annotated[
         str,
-        typer.Option(help="Over which link: local, tcp, multicast, or auto, the best there is."),
+        typer.Option(
+            help="inproc (one process), local, tcp, multicast, or auto: the best there is."
+        ),
     ] = "auto",
     size_bytes: Annotated[
         int, typer.Option("--size", min=1, metavar="BYTES", help="Payload of a message.")
     ] = 64,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to publish.")] = 5.0,
-    subscribers: Annotated[int, typer.Option(min=1, max=63, help="Subscriber processes.")] = 1,
+    subscribers: Annotated[int, typer.Option(min=1, max=63, help="Subscribers.")] = 1,
     loss: Annotated[
         float, typer.Option(min=0, max=0.9, help="Share of frames each node loses on purpose.")
     ] = 0.0,
@@ -52,7 +54,7 @@ def bench(
         if link != "auto":
             raise typer.BadParameter("only multicast loses frames on purpose: --link multicast")
         link = "multicast"
-    from hubbub.cli import bench_processes
+    from hubbub.cli import bench_inproc, bench_processes
 
     end_on_sigterm()
     if log is not None:
@@ -63,7 +65,8 @@ def bench(
         domain=f"bench-{secrets.token_hex(8)}",
         peers=_free_addresses(interface, subscribers) if link == "tcp" else [],
     )  # fmt: skip
-    result = summarise(plan, *bench_processes.run(plan))
+    run = bench_inproc.run if link == "inproc" else bench_processes.run
+    result = summarise(plan, *run(plan))
     if as_json:
         print_json(result)
     else:

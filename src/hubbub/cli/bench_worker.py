@@ -29,6 +29,11 @@ ANSWER_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 10.0
 QUEUED_BYTES = 64 << 20
 _SAMPLE_EVERY = 16  # Messages: a sample of each would slow down what it measures.
+_BLOCK_MESSAGES = 16  # Small messages between two looks at the clock, for the same reason.
+_SMALL_BYTES = 4096
+
+Part = Callable[[hubbub.Node, Plan, threading.Event, Callable[[], None]], Outcome]
+"""What a role does with its node until told to stop; it says when it is ready."""
 
 
 def main() -> None:
@@ -63,11 +68,7 @@ def _play(role: str, plan: Plan, stop: threading.Event) -> Outcome:
     ) as node:  # fmt: skip
         gc.collect()
         gc.freeze()
-        if role == "publisher":
-            part = _ping if plan.benchmark == LATENCY else _publish
-        else:
-            part = _answer if plan.benchmark == LATENCY and role == "subscriber-0" else _subscribe
-        return part(node, plan, stop)
+        return part_of(role, plan)(node, plan, stop, lambda: _say("ready"))
 
 
 def _links(role: str, plan: Plan) -> dict[str, Any]:
@@ -80,20 +81,32 @@ def _links(role: str, plan: Plan) -> dict[str, Any]:
     return {"links": ["tcp"], "peers": [], "listen": plan.peers[index]}
 
 
-def _publish(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+def part_of(role: str, plan: Plan) -> Part:
+    """Say what a role does in a plan."""
+    if role == "publisher":
+        return _ping if plan.benchmark == LATENCY else _publish
+    return _answer if plan.benchmark == LATENCY and role == "subscriber-0" else _subscribe
+
+
+def _publish(
+    node: hubbub.Node, plan: Plan, stop: threading.Event, ready: Callable[[], None]
+) -> Outcome:
     """Publish for the time of the plan, then wait until everybody has everything."""
     publisher = _meet(node, plan, DATA)
+    ready()
     payload = bytes(range(256)) * (plan.size // 256 + 1)
     payload = payload[: plan.size]
     pace = Pace(plan.rate) if plan.rate else None
+    block = _BLOCK_MESSAGES if pace is None and plan.size <= _SMALL_BYTES else 1
     messages = 0
     cpu_s, start_s = time.process_time(), time.monotonic()
     end_s = start_s + plan.seconds
     while time.monotonic() < end_s and not stop.is_set():
         if pace is not None:
             pace.wait()
-        publisher.publish(payload)
-        messages += 1
+        for _ in range(block):
+            publisher.publish(payload)
+        messages += block
     publisher.publish(END)
     node.flush(FLUSH_TIMEOUT_S)
     statistics = node.statistics().channels[0]
@@ -113,7 +126,6 @@ def _meet(node: hubbub.Node, plan: Plan, subject: str) -> hubbub.Publisher:
             f"{publisher.receivers} of {plan.subscribers} subscribers after {MEETING_TIMEOUT_S} s;"
             f" see `hubbub doctor --interface {plan.interface}`"
         )
-    _say("ready")
     return publisher
 
 
@@ -146,14 +158,16 @@ class Count:
         return False
 
 
-def _subscribe(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+def _subscribe(
+    node: hubbub.Node, plan: Plan, stop: threading.Event, ready: Callable[[], None]
+) -> Outcome:
     """Receive until the last message, or until told to stop."""
     count = Count()
     losses: Counter[str] = Counter()
     node.on_event(lambda event: _add_loss(losses, event))
     cpu_s = time.process_time()
     subject = PING if plan.benchmark == LATENCY else DATA
-    dropped = _receive(node, plan, subject, count.take, stop)
+    dropped = _receive(node, plan, subject, count.take, stop, ready)
     statistics = node.statistics().channels[0]
     return Outcome(
         messages=count.messages,
@@ -182,6 +196,7 @@ def _receive(
     subject: str,
     take: Callable[[hubbub.Message], bool],
     stop: threading.Event,
+    ready: Callable[[], None],
 ) -> int:
     """Receive in the way of the plan until `take` says it was the last; return what was dropped."""
     queue = max(1024, min(1_000_000, QUEUED_BYTES // max(1, plan.size)))
@@ -189,7 +204,7 @@ def _receive(
         subscription = node.subscribe(
             subject, lambda message: stop.set() if take(message) else None, inline=True, queue=queue
         )
-        _say("ready")
+        ready()
         stop.wait()
         return subscription.dropped
     subscription = node.subscribe(subject, queue=queue)
@@ -199,14 +214,16 @@ def _receive(
         subscription.close()
 
     threading.Thread(target=close_when_told, daemon=True).start()
-    _say("ready")
+    ready()
     for message in subscription:
         if take(message):
             break
     return subscription.dropped
 
 
-def _answer(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+def _answer(
+    node: hubbub.Node, plan: Plan, stop: threading.Event, ready: Callable[[], None]
+) -> Outcome:
     """Send every message back."""
     publisher = node.publisher(PONG)
     cpu_s = time.process_time()
@@ -220,7 +237,7 @@ def _answer(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
         answered += 1
         return False
 
-    _receive(node, plan, PING, take, stop)
+    _receive(node, plan, PING, take, stop, ready)
     statistics = node.statistics().channels[0]
     return Outcome(
         messages=answered,
@@ -230,7 +247,9 @@ def _answer(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
     )
 
 
-def _ping(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
+def _ping(
+    node: hubbub.Node, plan: Plan, stop: threading.Event, ready: Callable[[], None]
+) -> Outcome:
     """Measure round trips, one after the other."""
     pongs: hubbub.Subscription | None = None
     if plan.mode == "receive":
@@ -239,6 +258,7 @@ def _ping(node: hubbub.Node, plan: Plan, stop: threading.Event) -> Outcome:
     if pongs is None:
         node.subscribe(PONG, pinger.take, inline=True)
     publisher = pinger.publisher = _meet(node, plan, PING)
+    ready()
     cpu_s, start_s = time.process_time(), time.monotonic()
     pinger.run(pongs)
     seconds = time.monotonic() - start_s
