@@ -6,23 +6,15 @@ over a veth pair, with frames of an Ethernet's size.
 """
 
 import argparse
-import contextlib
-import os
 import secrets
-import shutil
 import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks import namespaces
 from benchmarks.report import heading, size_text
 from hubbub.cli.bench_plan import Plan
 from hubbub.cli.bench_processes import run
-
-VETH = "hub0"
-ADDRESSES = ("10.99.0.1/24", "10.99.0.2/24")
 
 
 @dataclass(frozen=True)
@@ -32,51 +24,6 @@ class Place:
     name: str
     interface: str
     elsewhere: tuple[str, ...] = ()
-
-
-@contextlib.contextmanager
-def veth_pair() -> Iterator[Place | None]:
-    """Make two namespaces with a veth pair between them; None: only root may."""
-    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
-        yield None
-        return
-    with contextlib.ExitStack() as stack:
-        holders = [
-            stack.enter_context(subprocess.Popen(["unshare", "--net", "sleep", "infinity"]))
-            for _ in ADDRESSES
-        ]
-        for holder in holders:
-            stack.callback(holder.kill)
-        _await_namespaces(holders)
-        here, there = (("nsenter", "--net", "--target", str(holder.pid)) for holder in holders)
-        _ip(here, f"link add {VETH} type veth peer name {VETH} netns {holders[1].pid}")
-        for inside, address in zip((here, there), ADDRESSES, strict=True):
-            _ip(inside, "link set lo up")
-            _ip(inside, f"addr add {address} dev {VETH}")
-            _ip(inside, f"link set {VETH} up multicast on")
-            _ip(inside, f"route add 224.0.0.0/4 dev {VETH}")
-        with open(f"/proc/{holders[0].pid}/ns/net", encoding="ascii") as namespace:
-            _enter(namespace.fileno())
-        yield Place("veth, frames of 1500 bytes", VETH, there)
-
-
-def _await_namespaces(holders: list[subprocess.Popen[bytes]]) -> None:
-    """Wait until the processes are in namespaces of their own."""
-    ours = os.readlink("/proc/self/ns/net")
-    while any(os.readlink(f"/proc/{holder.pid}/ns/net") == ours for holder in holders):
-        time.sleep(0.01)
-
-
-def _ip(inside: tuple[str, ...], arguments: str) -> None:
-    subprocess.run([*inside, "ip", *arguments.split()], check=True)
-
-
-def _enter(namespace: int) -> None:
-    """Move this process into a namespace; Python has `os.setns` since 3.12."""
-    import ctypes
-
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
 
 
 def goodput(place: Place, size_bytes: int, seconds: float, loss: float) -> float:
@@ -112,8 +59,14 @@ def main() -> int:
     parser.add_argument("--loss", type=float, default=0.05, help="share of frames lost")
     options = parser.parse_args()
     rows = [measure(Place("loopback, large frames", "127.0.0.1"), options)]
-    with veth_pair() as place:
-        rows.append(measure(place, options) if place else "| veth | needs root | | |")
+    with namespaces.two_hosts() as hosts:
+        if hosts is None:
+            rows.append(f"| veth | {namespaces.NEEDS} | | |")
+        else:
+            here, there = hosts
+            here.enter()
+            place = Place("veth, frames of 1500 bytes", namespaces.VETH, there.prefix)
+            rows.append(measure(place, options))
     print(heading("python -m benchmarks.loss", "one subscriber that receives", options.pairs))
     print()
     print(f"| {size_text(options.size)} | no loss | {options.loss:.0%} of frames lost | left |")

@@ -23,6 +23,14 @@ ROWS = {
     "iceoryx2-spin": ("iceoryx2", "Spinning"),
     "pynng-ipc": ("pynng", "Ipc"),
 }
+# The same between two hosts; what has only shared memory, or UNIX sockets, cannot be here.
+VETH_ROWS = {
+    "hubbub-veth": ("hubbub", "Veth"),
+    "pyzmq-veth": ("pyzmq", "Veth"),
+    "zenoh-veth": ("zenoh", "Veth"),
+    "lcm-veth": ("lcm", "Veth"),
+    "cyclonedds-veth": ("cyclonedds", "Veth"),
+}
 
 
 def is_ours(row: str) -> bool:
@@ -32,6 +40,6 @@ def is_ours(row: str) -> bool:
 
 def load(row: str) -> type[Endpoint]:
     """Import the adapter of a row; raises whatever importing the peer raises."""
-    module, name = ROWS[row]
+    module, name = (ROWS | VETH_ROWS)[row]
     adapter: type[Endpoint] = getattr(importlib.import_module(f"benchmarks.peers.{module}"), name)
     return adapter

@@ -13,16 +13,18 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from benchmarks.endpoint import Endpoint, OnPayload
+from benchmarks.namespaces import VETH
 
 DOMAIN = 77
-CONFIGURATION = f"""
-<CycloneDDS><Domain Id="{DOMAIN}">
+CONFIGURATION = """
+<CycloneDDS><Domain Id="{domain}">
   <General>
-    <Interfaces><NetworkInterface name="lo" multicast="true"/></Interfaces>
-    <MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>
+    <Interfaces><NetworkInterface name="{interface}" multicast="true"/></Interfaces>
+    {datagrams}
   </General>
   <Internal><SocketReceiveBufferSize min="default" max="4MiB"/></Internal>
 </Domain></CycloneDDS>"""
+LARGE_DATAGRAMS = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>"
 SAMPLES_MAX = 256
 
 
@@ -46,10 +48,15 @@ class Cyclone(Endpoint):
         "samples so that write waits, octet array (the binding's fast type), WaitSet and take"
     )
 
+    interface, datagrams = "lo", LARGE_DATAGRAMS
+
     def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
         self._size_bytes = size_bytes
         self._octets = octets_type(size_bytes)
-        self._domain = Domain(DOMAIN, CONFIGURATION)
+        configuration = CONFIGURATION.format(
+            domain=DOMAIN, interface=self.interface, datagrams=self.datagrams
+        )
+        self._domain = Domain(DOMAIN, configuration)
         self._participant = DomainParticipant(DOMAIN)
         qos = Qos(
             Policy.Reliability.Reliable(max_blocking_time=duration(seconds=60)),
@@ -83,3 +90,10 @@ class Cyclone(Endpoint):
 
     def close(self) -> None:
         del self._participant
+
+
+class Veth(Cyclone):
+    """Between hosts."""
+
+    settings = "UDP with the default sizes of datagrams, else as on loopback: reliable, KeepAll"
+    interface, datagrams = VETH, ""

@@ -5,15 +5,17 @@ from typing import Any
 
 import hubbub
 from benchmarks.endpoint import Endpoint, OnPayload, queued_messages
+from benchmarks.namespaces import VETH
 
 
 class _Node(Endpoint):
     distribution = "hubbub"
     links: tuple[str, ...] = ("local", "multicast")
+    interface = "127.0.0.1"
 
     def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
         self._node = hubbub.open(
-            "benchmark", interface="127.0.0.1", domain="benchmark", links=self.links
+            "benchmark", interface=self.interface, domain="benchmark", links=self.links
         )
         self._receives = f"/benchmark/{receives}"
         self._queue = queued_messages(size_bytes)
@@ -64,3 +66,10 @@ class Multicast(Iterating):
 
     settings = "as hubbub, but over multicast alone (links=['multicast'])"
     links = ("multicast",)
+
+
+class Veth(Multicast):
+    """Between hosts."""
+
+    settings = "reliable topic over multicast, the subscriber iterates, queue of 64 MiB of messages"
+    interface = VETH

@@ -14,13 +14,17 @@ class Lcm(Endpoint):
 
     distribution = "lcm"
     settings = (
-        "udpm with ttl=0 and a receive buffer of 4 MiB (capped by net.core.rmem_max), "
-        "queue capacity raised to 64 MiB of messages; LCM repairs nothing, so its loss is its own"
+        "udpm with ttl=0 (between hosts 1) and a receive buffer of 4 MiB (capped by "
+        "net.core.rmem_max), queue capacity raised to 64 MiB of messages; LCM repairs "
+        "nothing, so its loss is its own"
     )
+
+    ttl = 0
 
     def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
         """Join the default group with a larger socket buffer, as LCM's manual advises."""
-        self._lcm = lcm.LCM(f"udpm://239.255.76.67:7667?ttl=0&recv_buf_size={RECEIVE_BUFFER_BYTES}")
+        options = f"ttl={self.ttl}&recv_buf_size={RECEIVE_BUFFER_BYTES}"
+        self._lcm = lcm.LCM(f"udpm://239.255.76.67:7667?{options}")
         self._queued = queued_messages(size_bytes)
         self._sends = sends
         self._receives = receives
@@ -46,3 +50,9 @@ class Lcm(Endpoint):
     def close(self) -> None:
         """Leave the group."""
         del self._lcm
+
+
+class Veth(Lcm):
+    """Between hosts."""
+
+    ttl = 1

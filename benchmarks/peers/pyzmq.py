@@ -7,6 +7,7 @@ from typing import Any
 import zmq
 
 from benchmarks.endpoint import Endpoint, OnPayload, queued_messages
+from benchmarks.namespaces import ADDRESSES
 
 # Below this pyzmq copies what it sends even when told not to.
 ZERO_COPY_FROM_BYTES = zmq.COPY_THRESHOLD
@@ -38,9 +39,8 @@ class _PubSub(Endpoint):
             self._in.set_hwm(queued)
             self._in.connect(self.address(receives))
 
-    @staticmethod
     @abstractmethod
-    def address(topic: str) -> str:
+    def address(self, topic: str) -> str:
         """Name the socket of a topic."""
 
     def send(self, payload: Any) -> None:
@@ -65,8 +65,7 @@ class _PubSub(Endpoint):
 class Ipc(_PubSub):
     """Over a UNIX socket."""
 
-    @staticmethod
-    def address(topic: str) -> str:
+    def address(self, topic: str) -> str:
         """Use an abstract name, so that nothing stays behind."""
         return f"ipc://@{topic}"
 
@@ -74,7 +73,14 @@ class Ipc(_PubSub):
 class Tcp(_PubSub):
     """Over TCP on loopback."""
 
-    @staticmethod
-    def address(topic: str) -> str:
+    host = "127.0.0.1"
+
+    def address(self, topic: str) -> str:
         """Derive the port from the topic, the same at both sides."""
-        return f"tcp://127.0.0.1:{FIRST_PORT + zlib.crc32(topic.encode()) % PORTS}"
+        return f"tcp://{self.host}:{FIRST_PORT + zlib.crc32(topic.encode()) % PORTS}"
+
+
+class Veth(Tcp):
+    """Over TCP to the publisher's host."""
+
+    host = ADDRESSES[0]

@@ -2,23 +2,23 @@
 
 import json
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import zenoh
 
 from benchmarks.endpoint import Endpoint, OnPayload
-
-CONFIGURATION = {
-    "mode": "peer",
-    "listen/endpoints": ["tcp/127.0.0.1:0"],
-    "scouting/multicast/interface": "lo",
-}
+from benchmarks.namespaces import VETH
 
 
 class Zenoh(Endpoint):
     """A publisher that blocks, a subscriber with a callback."""
 
     distribution = "eclipse-zenoh"
+    configuration: ClassVar[dict[str, Any]] = {
+        "mode": "peer",
+        "listen/endpoints": ["tcp/127.0.0.1:0"],
+        "scouting/multicast/interface": "lo",
+    }
     settings = (
         "peer mode, TCP on loopback with the built-in shared-memory optimisation, "
         "CongestionControl.BLOCK, callback subscriber (as in z_sub_thr.py and z_pong.py)"
@@ -27,7 +27,7 @@ class Zenoh(Endpoint):
     def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
         """Open a session; peers of one host find each other through the loopback interface."""
         config = zenoh.Config()
-        for key, value in CONFIGURATION.items():
+        for key, value in self.configuration.items():
             config.insert_json5(key, json.dumps(value))
         self._session = zenoh.open(config)
         self._receives = receives
@@ -59,3 +59,14 @@ class Zenoh(Endpoint):
     def view(payload: Any) -> bytes:
         """Copy out of Zenoh's own type, which is no buffer."""
         return bytes(payload)
+
+
+class Veth(Zenoh):
+    """Between hosts."""
+
+    settings = "peer mode, TCP, CongestionControl.BLOCK, callback subscriber"
+    configuration: ClassVar[dict[str, Any]] = {
+        "mode": "peer",
+        "listen/endpoints": ["tcp/0.0.0.0:0"],
+        "scouting/multicast/interface": VETH,
+    }
