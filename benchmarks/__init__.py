@@ -1,4 +1,4 @@
-"""The same work done by Hubbub and by its peers, two Python processes each, in one run.
+"""The same work done by Hubbub and by its peers, Python processes each, in one run.
 
 Here live the adapters (`peers/`, one small file a peer), the work they all do (`work`) and what
 prints the outcome (`report`). All use public APIs alone, Hubbub as well as its peers.

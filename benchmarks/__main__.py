@@ -1,111 +1,57 @@
 """`python -m benchmarks`: measure Hubbub and its peers in one run and print the tables."""
 
 import argparse
-import importlib.metadata
 import os
 import shlex
 import sys
-import time
 from pathlib import Path
 
-from benchmarks import isolation, pair, peers, report
-from benchmarks.figures import MEASURES, Book
+from benchmarks import isolation, peers, report
+from benchmarks.course import Course
+from benchmarks.figures import Book
+from benchmarks.options import RESULTS, rows_of, sizes_of
+from benchmarks.rounds import run
 
-HERE = Path(__file__).parent
 SIZES = "64,1K,16K,64K,1M,4M"
-QUICK_SIZES = "64,64K,1M"
-# A cell that failed this often is not tried again: each try may take half a minute.
-FAILURES_MAX = 2
-
-
-def size_bytes(text: str) -> int:
-    """Read 64, 16K or 4M."""
-    unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:].upper(), 1)
-    value = int(text[:-1] if unit > 1 else text) * unit
-    if value < 64:
-        raise argparse.ArgumentTypeError(f"{value} bytes: the smallest payload is 64 bytes")
-    return value
+FEW_SIZES = "64,64K,1M"
+PAIR_KINDS = ("throughput", "latency")
+FAN_OUT = "fan-out"
+SUBSCRIBERS = 8
+SUBSCRIBERS_MAX = 63
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Read the flags; --quick only changes what is not given."""
+    """Read the flags; --quick and --fan-out only change what is not given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--sizes", help=f"payload sizes (default {SIZES})")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (default 10)")
     parser.add_argument("--seconds", type=float, help="time a measurement (default 0.5)")
-    parser.add_argument("--only", help=f"rows to measure, of: {', '.join(peers.ROWS)}")
-    parser.add_argument("--kind", choices=("throughput", "latency", "both"), default="both")
+    parser.add_argument("--only", "--peers", help=f"rows to measure, of: {', '.join(peers.ROWS)}")
+    parser.add_argument("--kind", choices=(*PAIR_KINDS, "both"))
+    parser.add_argument(
+        "--fan-out", type=int, nargs="?", const=SUBSCRIBERS, metavar="N",
+        help=f"one publisher and N subscribers (default {SUBSCRIBERS}) instead of pairs",
+    )  # fmt: skip
     parser.add_argument("--cores", help="run on these cores only, such as 0 or 0,1")
     parser.add_argument("--quick", action="store_true", help="3 sizes, 3 rounds, 0.3 s")
-    parser.add_argument("--json", type=Path, default=HERE / "results" / "latest.json")
+    parser.add_argument("--json", type=Path, help=f"default {RESULTS}/latest.json or fan-out.json")
     parser.add_argument("--write-readme", action="store_true", help="put the tables into README.md")
     options = parser.parse_args(arguments)
-    quick = options.quick
-    sizes = options.sizes or (QUICK_SIZES if quick else SIZES)
-    try:
-        options.sizes = [size_bytes(text) for text in sizes.split(",")]
-    except (ValueError, argparse.ArgumentTypeError) as error:
-        parser.error(f"--sizes {sizes}: {error}")
+    quick, fan_out = options.quick, options.fan_out
+    if fan_out is not None and not 1 <= fan_out <= SUBSCRIBERS_MAX:
+        parser.error(f"--fan-out {fan_out}: from 1 to {SUBSCRIBERS_MAX} subscribers")
+    if fan_out and options.kind:
+        parser.error("--kind is of pairs: leave out --fan-out")
+    options.kinds = [FAN_OUT] if fan_out else [
+        kind for kind in PAIR_KINDS if options.kind in (kind, "both", None)
+    ]  # fmt: skip
+    sizes = options.sizes or (FEW_SIZES if quick or fan_out else SIZES)
+    options.sizes = sizes_of(parser, sizes)
     options.rounds = options.rounds or (3 if quick else 10)
     options.seconds = options.seconds or (0.3 if quick else 0.5)
-    options.rows = options.only.split(",") if options.only else list(peers.ROWS)
-    if unknown := [row for row in options.rows if row not in peers.ROWS]:
-        parser.error(f"--only {','.join(unknown)}: there are {', '.join(peers.ROWS)}")
-    options.kinds = [k for k in dict.fromkeys(MEASURES.values()) if options.kind in (k, "both")]
+    options.rows = rows_of(parser, options.only, peers.ROWS)
+    options.json = options.json or RESULTS / ("fan-out.json" if fan_out else "latest.json")
     return options
-
-
-def look_around(book: Book, rows: list[str]) -> list[str]:
-    """Find out which peers are here; the others stay in the table with the reason."""
-    here = []
-    for row in rows:
-        try:
-            adapter = peers.load(row)
-            importlib.metadata.version(adapter.distribution)
-        except Exception as error:
-            book.unavailable[row] = f"{type(error).__name__}: {error}"
-            continue
-        here.append(row)
-        if adapter.spins:
-            book.spinning.add(row)
-    return here
-
-
-def run(options: argparse.Namespace, book: Book) -> None:
-    """Measure every cell once a round, one peer after the other."""
-    rows = look_around(book, options.rows)
-    cells = [(k, s, row) for k in options.kinds for s in options.sizes for row in rows]
-    started = time.monotonic()
-    for number in range(options.rounds):
-        for index, (kind, size, row) in enumerate(cells):
-            done = (number * len(cells) + index) / (options.rounds * len(cells))
-            cell = f"{kind} {report.size_text(size)} {row}"
-            say(f"{done:4.0%}, {remaining(started, done)}, round {number + 1}: {cell}")
-            if len(book.failures.get((row, kind, size), ())) < FAILURES_MAX:
-                measure(book, row, kind, size, options.seconds)
-
-
-def measure(book: Book, row: str, kind: str, size: int, seconds: float) -> None:
-    """Measure one cell once."""
-    try:
-        book.add(row, kind, size, pair.measure(row, kind, size, seconds))
-    except pair.PairFailed as failure:
-        book.fail(row, kind, size, str(failure))
-        say(f"{row} {kind} {report.size_text(size)}: {failure}\n")
-
-
-def remaining(started: float, done: float) -> str:
-    """Guess the minutes left from what has been done so far."""
-    if not done:
-        return "a while left"
-    return f"{(time.monotonic() - started) * (1 - done) / done / 60:.0f} min left"
-
-
-def say(text: str) -> None:
-    """Show progress beside the tables, which go to stdout; a terminal keeps only the last line."""
-    is_terminal = sys.stderr.isatty()
-    sys.stderr.write(f"\r\x1b[K{text}" if is_terminal else f"{text.rstrip()}\n")
-    sys.stderr.flush()
 
 
 def main(arguments: list[str]) -> int:
@@ -114,25 +60,19 @@ def main(arguments: list[str]) -> int:
     where = isolation.enter(arguments)
     if options.cores:
         os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
-    book = Book()
-    interrupted = False
-    try:
-        run(options, book)
-    except KeyboardInterrupt:
-        interrupted = True
-    say("interrupted\n" if interrupted else "done\n")
+    course = Course(
+        options.rows, options.kinds, options.sizes, options.rounds, options.seconds,
+        subscribers=options.fan_out or 1,
+    )  # fmt: skip
+    book = Book(subscribers=course.subscribers)
+    is_whole = run(course, book)
     command = shlex.join(["python", "-m", "benchmarks", *arguments])
-    heading = report.heading(command, where, book.rounds)
-    tables = report.render(book, options.rows, options.sizes, options.kinds)
-    settings = report.settings(options.rows, book)
-    print(f"{heading}\n\n{tables}\n{settings}", end="")
-    about = {"heading": heading, "command": command, "isolation": where, "interrupted": interrupted}
-    report.write_json(options.json, book, options.rows, options.sizes, about)
-    if interrupted:
-        return 130
-    if options.write_readme:
-        report.write_readme(HERE.parent / "README.md", f"\n{heading}\n\n{tables}\n")
-    return 0
+    place = "benchmark-fan-out" if options.fan_out else "benchmark"
+    report.publish(
+        book, course, command=command, where=where,
+        is_whole=is_whole, json_path=options.json, place=place if options.write_readme else "",
+    )  # fmt: skip
+    return 0 if is_whole else 130
 
 
 if __name__ == "__main__":

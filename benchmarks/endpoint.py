@@ -1,7 +1,8 @@
 """The one interface behind which every peer does the work.
 
-An endpoint is one process's end of a pair. A publisher only sends, a subscriber only receives, a
-ping sends on one topic and receives on another, and a pong does the same the other way round.
+An endpoint is one process's end of a pair or a fan-out. A publisher only sends, a subscriber only
+receives, a ping sends on one topic and receives on another, and a pong does the same the other way
+round.
 """
 
 from abc import ABC, abstractmethod

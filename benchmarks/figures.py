@@ -8,7 +8,13 @@ from typing import Any
 from benchmarks import peers
 
 # Measure -> the kind of run it comes from. Rates are better when higher, times when lower.
-MEASURES = {"read": "throughput", "unread": "throughput", "round trip": "latency"}
+MEASURES = {
+    "read": "throughput",
+    "unread": "throughput",
+    "round trip": "latency",
+    "fan-out": "fan-out",
+    "veth": "veth",
+}
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,8 @@ class Figure:
     p99_us: float
     lost: float
     rounds: int
+    sent: int
+    received: int
 
     @property
     def spread(self) -> float:
@@ -36,6 +44,7 @@ class Book:
     failures: dict[tuple[str, str, int], list[str]] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
     spinning: set[str] = field(default_factory=set)
+    subscribers: int = 1
 
     def add(self, row: str, kind: str, size_bytes: int, outcome: dict[str, Any]) -> None:
         self.outcomes.setdefault((row, kind, size_bytes), []).append(outcome)
@@ -76,7 +85,8 @@ def _throughput(phases: list[dict[str, float]]) -> Figure:
     rates = [phase["messages_per_second"] for phase in phases]
     sent = sum(phase["sent"] for phase in phases)
     received = sum(phase["received"] for phase in phases)
-    return Figure(*_quartiles(rates), 0.0, 1 - received / sent, len(phases))
+    lost = 1 - received / sent
+    return Figure(*_quartiles(rates), 0.0, lost, len(phases), int(sent), int(received))
 
 
 def _round_trip(outcomes: list[dict[str, Any]]) -> Figure:
@@ -84,7 +94,8 @@ def _round_trip(outcomes: list[dict[str, Any]]) -> Figure:
     lost = sum(outcome["lost"] for outcome in outcomes)
     trips = sum(outcome["round_trips"] for outcome in outcomes)
     times = _quartiles([outcome["p50_us"] for outcome in outcomes])
-    return Figure(*times, p99_us, lost / (lost + trips), len(outcomes))
+    sent = lost + trips
+    return Figure(*times, p99_us, lost / sent, len(outcomes), sent, trips)
 
 
 def _quartiles(values: list[float]) -> tuple[float, float, float]:

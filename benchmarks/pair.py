@@ -1,4 +1,7 @@
-"""Runs one measurement: two fresh processes, a deadline, and nothing left behind."""
+"""Runs one measurement: fresh processes, a deadline, and nothing left behind.
+
+A pair mostly: one process that starts the exchange, and one that receives. In a fan-out many do.
+"""
 
 import ctypes
 import multiprocessing
@@ -6,16 +9,18 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from benchmarks import peers, work
 from benchmarks.endpoint import Endpoint
-from benchmarks.work import Signals, Task
+from benchmarks.namespaces import Host
+from benchmarks.work import PHASES, AllOf, Signals, Task
 
 START_SECONDS = 20.0
+START_SECONDS_EACH = 2.0
 # A publisher whose queues are unbounded leaves its subscriber much to catch up with.
 CATCH_UP_FACTOR = 20.0
 LEAVE_SECONDS = 3.0
@@ -23,9 +28,11 @@ PR_SET_PDEATHSIG = 1
 
 # What a process does, and the directions in which it sends and receives.
 Role = tuple[Callable[[Endpoint, Task, Signals], dict[str, Any]], str, str]
-# Kind -> the process that is only a receiver at first, and the one that starts the exchange.
+SUBSCRIBE: Role = (work.subscribe, "", "there")
+PUBLISH: Role = (work.publish, "there", "")
+# Kind -> what is only a receiver at first, and what starts the exchange.
 ROLES: dict[str, tuple[Role, Role]] = {
-    "throughput": ((work.subscribe, "", "there"), (work.publish, "there", "")),
+    **dict.fromkeys(PHASES, (SUBSCRIBE, PUBLISH)),
     "latency": ((work.pong, "back", "there"), (work.ping, "there", "back")),
 }
 
@@ -34,28 +41,50 @@ class PairFailed(Exception):
     """A measurement came to no result; the text says why."""
 
 
-def measure(row: str, kind: str, size_bytes: int, seconds: float) -> dict[str, Any]:
-    """Let one peer do one piece of work in two processes; raises PairFailed."""
+def measure(
+    row: str,
+    kind: str,
+    size_bytes: int,
+    seconds: float,
+    subscribers: int = 1,
+    hosts: tuple[Host, Host] | None = None,
+) -> dict[str, Any]:
+    """Let one peer do one piece of work in fresh processes; raises PairFailed.
+
+    `hosts` are those of the starter and of its receivers; without them all run where we are.
+    """
     context = multiprocessing.get_context("spawn")
     task = Task(row, kind, size_bytes, seconds, secrets.token_hex(4))
-    signals = Signals(context.Event(), (context.Event(), context.Event()))
+    signals = [
+        Signals(context.Event(), (context.Event(), context.Event())) for _ in range(subscribers)
+    ]
+    starter_host, receiver_host = hosts or (None, None)
+    parts = [(0, one, receiver_host) for one in signals] + [(1, _all_of(signals), starter_host)]
     pipes: list[Connection] = []
     processes: list[SpawnProcess] = []
     patience_seconds = 0.0
     try:
-        for role in range(2):
+        for role, heard, host in parts:
             ours, theirs = context.Pipe(duplex=False)
             pipes.append(ours)
-            arguments = (role, task, signals, theirs, os.getpid())
+            arguments = (role, task, heard, theirs, os.getpid(), host)
             process = context.Process(target=_run, args=arguments, daemon=True)
             process.start()
             processes.append(process)
             theirs.close()
-        results = _results(pipes, START_SECONDS + CATCH_UP_FACTOR * seconds)
+        start_seconds = START_SECONDS + START_SECONDS_EACH * subscribers
+        *received, started = _results(pipes, start_seconds + CATCH_UP_FACTOR * seconds)
         patience_seconds = LEAVE_SECONDS
-        return _outcome(kind, results)
+        return _outcome(kind, started, received)
     finally:
         _end(processes, patience_seconds)
+
+
+def _all_of(signals: Sequence[Signals]) -> Signals:
+    """Make one of the signals of all subscribers."""
+    ended = zip(*(one.ended for one in signals), strict=True)
+    first, second = (AllOf(events) for events in ended)
+    return Signals(AllOf([one.heard for one in signals]), (first, second))
 
 
 def _end(processes: list[SpawnProcess], patience_seconds: float) -> None:
@@ -67,10 +96,19 @@ def _end(processes: list[SpawnProcess], patience_seconds: float) -> None:
         process.join()
 
 
-def _run(role: int, task: Task, signals: Signals, result: Connection, parent: int) -> None:
-    """Be one of the two processes."""
+def _run(
+    role: int,
+    task: Task,
+    signals: Signals,
+    result: Connection,
+    parent: int,
+    host: Host | None,
+) -> None:
+    """Be one of the processes."""
     _die_with(parent)
     _silence()
+    if host:
+        host.enter()
     work_of_role, sends, receives = ROLES[task.kind][role]
     try:
         endpoint = peers.load(task.row)(
@@ -100,7 +138,7 @@ def _silence() -> None:
 
 
 def _results(pipes: list[Connection], timeout_seconds: float) -> list[dict[str, Any]]:
-    """Wait for both processes, or for the first that fails."""
+    """Wait for all processes, or for the first that fails."""
     results: dict[Connection, dict[str, Any]] = {}
     deadline = time.monotonic() + timeout_seconds
     while len(results) < len(pipes):
@@ -120,25 +158,35 @@ def _results(pipes: list[Connection], timeout_seconds: float) -> list[dict[str, 
     return [results[pipe] for pipe in pipes]
 
 
-def _outcome(kind: str, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put together what the two processes have seen."""
-    receiver, starter = results
-    cpu_seconds = {"cpu_seconds": [starter["cpu_seconds"], receiver["cpu_seconds"]]}
+def _outcome(
+    kind: str, started: dict[str, Any], received: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Put together what the processes have seen."""
+    cpu_seconds = {"cpu_seconds": [one["cpu_seconds"] for one in (started, *received)]}
     if kind == "latency":
-        samples = sorted(starter["samples_ns"])
+        samples = sorted(started["samples_ns"])
         return cpu_seconds | {
             "round_trips": len(samples),
-            "lost": starter["lost"],
+            "lost": started["lost"],
             "p50_us": samples[len(samples) // 2] / 1e3,
             "p99_us": samples[len(samples) * 99 // 100] / 1e3,
         }
-    phases = zip(("unread", "read"), starter["phases"], receiver["phases"], strict=True)
     return cpu_seconds | {
-        name: {
-            "sent": out["sent"],
-            "received": into["received"],
-            "seconds": (seconds := (into["end_ns"] - out["start_ns"]) / 1e9),
-            "messages_per_second": into["received"] / seconds,
-        }
-        for name, out, into in phases
+        name: _phase(started["phases"][index], [one["phases"][index] for one in received])
+        for index, name in enumerate(PHASES[kind])
+    }
+
+
+def _phase(out: dict[str, int], into: Sequence[dict[str, int]]) -> dict[str, Any]:
+    """Add up what all subscribers got, in the time until the last of them had it."""
+    each = [one["received"] for one in into]
+    if max(each) > out["sent"]:
+        raise PairFailed(f"{max(each)} messages arrived of {out['sent']} that were sent")
+    seconds = (max(one["end_ns"] for one in into) - out["start_ns"]) / 1e9
+    return {
+        "sent": out["sent"] * len(into),
+        "received": sum(each),
+        "received_each": each,
+        "seconds": seconds,
+        "messages_per_second": sum(each) / seconds,
     }

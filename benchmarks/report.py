@@ -12,18 +12,32 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
+from benchmarks.course import Course
 from benchmarks.figures import MEASURES, Book, Figure
 
-BEGIN, END = "<!-- benchmark:begin -->", "<!-- benchmark:end -->"
+README = Path(__file__).parent.parent / "README.md"
 # From this size on bytes per second say more than messages per second.
 BYTES_FROM = 16 << 10
+SPINNING_NOTE = (
+    " A row with * never sleeps and costs a core a side also at rest; it is never the best peer."
+)
 # Less than this is not worth a word in a cell.
 LOSS_SHOWN_FROM = 0.0005
 TITLES = {
     "read": "Throughput, the subscriber reads every cache line of each payload",
     "unread": "Throughput, the subscriber only counts",
     "round trip": "Round trip, p50 / p99 in µs",
+    "fan-out": (
+        "Fan-out, messages a second that one publisher delivers to {subscribers} subscriber "
+        "processes together, each reading every cache line of each payload"
+    ),
+    "veth": (
+        "Between two hosts (namespaces, Ethernet frames of 1500 bytes), "
+        "the subscriber reads every cache line of each payload"
+    ),
 }
+# Measures of which the report counts every loss.
+COUNTED_MEASURES = ("fan-out", "veth")
 
 
 def size_text(size_bytes: int) -> str:
@@ -43,20 +57,33 @@ def rate_text(messages_per_second: float, size_bytes: int) -> str:
     return f"{messages_per_second / 1e3:.0f} k/s"
 
 
+def value_text(figure: Figure, measure: str, size_bytes: int) -> str:
+    """Write what was measured in the unit of its table."""
+    rate = figure.median
+    if measure == "round trip":
+        return f"{rate:.0f} / {figure.p99_us:.0f}"
+    if measure == "veth":
+        return f"{rate * size_bytes / 1e6:.0f} MB/s"
+    if measure == "fan-out" and size_bytes >= BYTES_FROM:
+        return f"{rate / 1e3:.1f} k/s, {rate_text(rate, size_bytes)}"
+    return rate_text(rate, size_bytes)
+
+
 def render(book: Book, rows: Sequence[str], sizes: Sequence[int], kinds: Sequence[str]) -> str:
     """Write one table a measure, and the notes that belong to them."""
     notes: list[str] = []
     parts = [
-        f"**{TITLES[measure]}**\n\n" + _table(book, measure, rows, sizes, notes)
+        f"**{TITLES[measure].format(subscribers=book.subscribers)}**\n\n"
+        + _table(book, measure, rows, sizes, notes)
         for measure, kind in MEASURES.items()
         if kind in kinds
     ]
     parts.append(
         "Median of the rounds, ± half the distance of the quartiles, and the ratio to the best "
-        "peer (1.00x; in round trips less is better). "
-        "A row with * never sleeps and costs a core a side also at rest; it is never the best peer."
+        f"peer (1.00x{'; in round trips less is better' if 'latency' in kinds else ''})."
+        + (SPINNING_NOTE if book.spinning else "")
     )
-    parts += notes + _shortfalls(book)
+    parts += notes + _shortfalls(book) + _losses(book, rows, sizes, kinds)
     return "\n\n".join(parts) + "\n"
 
 
@@ -81,11 +108,7 @@ def _table(
 def _cell(figure: Figure | None, measure: str, size_bytes: int, best: float | None) -> str:
     if not figure:
         return ""
-    if measure == "round trip":
-        value = f"{figure.median:.0f} / {figure.p99_us:.0f}"
-    else:
-        value = rate_text(figure.median, size_bytes)
-    parts = [value, f"±{figure.spread:.0%}"]
+    parts = [value_text(figure, measure, size_bytes), f"±{figure.spread:.0%}"]
     if best:
         parts.append(f"{figure.median / best:.2f}x")
     if figure.lost >= LOSS_SHOWN_FROM:
@@ -115,6 +138,28 @@ def _shortfalls(book: Book) -> list[str]:
         for (row, kind, size), reasons in book.failures.items()
         if (row, kind, size) in book.outcomes
     ]
+
+
+def _losses(
+    book: Book, rows: Sequence[str], sizes: Sequence[int], kinds: Sequence[str]
+) -> list[str]:
+    """Count what did not arrive, to the message, where that is part of what is measured."""
+    figures = {
+        f"{row}, {size_text(size)}": figure
+        for measure in COUNTED_MEASURES
+        if MEASURES[measure] in kinds
+        for size in sizes
+        for row in rows
+        if (figure := book.figure(row, measure, size))
+    }
+    lost = [
+        f"{cell}: {figure.sent - figure.received:,} of {figure.sent:,}"
+        for cell, figure in figures.items()
+        if figure.received < figure.sent
+    ]
+    if lost:
+        return [f"Deliveries lost in all rounds: {'; '.join(lost)}; nowhere else any."]
+    return ["No delivery was lost in any round."] if figures else []
 
 
 def machine() -> dict[str, Any]:
@@ -183,11 +228,31 @@ def write_json(
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def write_readme(path: Path, text: str) -> None:
-    """Put the tables between the markers of the README, and touch nothing else."""
-    old = path.read_text(encoding="utf-8")
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{path} has no place for the table: {BEGIN} and {END} are missing")
-    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+def write_readme(path: Path, place: str, text: str) -> None:
+    """Put the tables between the markers of a place in the README, and touch nothing else."""
+    begin, end = f"<!-- {place}:begin -->", f"<!-- {place}:end -->"
+    before, begun, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise SystemExit(f"{path} has no place for the table: {begin} and {end} are missing")
+    path.write_text(f"{before}{begin}\n{text}{end}{after}", encoding="utf-8")
+
+
+def publish(
+    book: Book,
+    course: Course,
+    *,
+    command: str,
+    where: str,
+    is_whole: bool,
+    json_path: Path,
+    place: str,
+) -> None:
+    """Print the tables, keep everything as JSON, and put a whole run at its place, if any."""
+    head = heading(command, where, book.rounds)
+    tables = render(book, course.rows, course.sizes, course.kinds)
+    print(f"{head}\n\n{tables}\n{settings(course.rows, book)}", end="")
+    about = {"heading": head, "command": command, "isolation": where, "interrupted": not is_whole}
+    write_json(json_path, book, course.rows, course.sizes, about)
+    if place and is_whole:
+        write_readme(README, place, f"\n{head}\n\n{tables}\n")

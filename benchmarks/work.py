@@ -1,4 +1,4 @@
-"""What the two processes of a pair do, the same for every peer.
+"""What the processes of a measurement do, the same for every peer.
 
 Throughput. The publisher probes until the subscriber has heard it, so that connecting is not
 measured. Then, once without and once with reading, it publishes as fast as it can for the given
@@ -6,6 +6,9 @@ time and repeats an end mark until the subscriber has seen it. The subscriber co
 between; the time runs from the first publish to the arrival of the end mark (Linux has one
 monotonic clock for all processes). Control payloads are known by their length alone, which costs
 every peer the same.
+
+Fan-out. The same with many subscribers: the publisher probes until each has heard it, and repeats
+the end mark until each has seen it.
 
 Round trip. Ping publishes, pong publishes back what it received, ping publishes again from where it
 got the answer, so exactly one message is on its way. After `STALL_SECONDS` without an answer the
@@ -15,6 +18,7 @@ round trip counts as lost and ping tries again: a peer without repair would stop
 import resource
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -25,6 +29,12 @@ from benchmarks.endpoint import Endpoint
 
 PROBE = b"p"
 END_MARKS = (b"e0", b"e1")
+# Kind -> the measures that come of its two phases, without and with reading.
+PHASES = {
+    "throughput": ("unread", "read"),
+    "fan-out": ("unread", "fan-out"),
+    "veth": ("unread", "veth"),
+}
 REPEAT_SECONDS = 0.02
 STALL_SECONDS = 1.0
 WARM_UP_ROUND_TRIPS = 50
@@ -49,9 +59,23 @@ class Task:
         return f"bench{self.token}{direction}" if direction else ""
 
 
+class AllOf:
+    """Events of many processes as one, which is set when they all are."""
+
+    def __init__(self, events: Sequence[Any]) -> None:
+        self._events = events
+
+    def is_set(self) -> bool:
+        return all(event.is_set() for event in self._events)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        return all(event.wait(max(0.0, deadline - time.monotonic())) for event in self._events)
+
+
 @dataclass(frozen=True)
 class Signals:
-    """What the two processes tell each other beside the peer: multiprocessing events."""
+    """What a subscriber tells the publisher beside the peer: multiprocessing events."""
 
     heard: Any
     ended: tuple[Any, Any]
@@ -179,12 +203,12 @@ def pong(endpoint: Endpoint, task: Task, signals: Signals) -> dict[str, Any]:
 
 
 def _payload(size_bytes: int) -> bytes:
-    """Make the same unremarkable bytes in both processes."""
+    """Make the same unremarkable bytes in all processes."""
     return numpy.random.default_rng(size_bytes).bytes(size_bytes)
 
 
 def _repeat_until(signal: Any, endpoint: Endpoint, payload: bytes) -> None:
-    """Publish a control payload until the other process says that it arrived."""
+    """Publish a control payload until the other side says that it arrived."""
     while not signal.is_set():
         endpoint.send(payload)
         signal.wait(REPEAT_SECONDS)
