@@ -81,7 +81,9 @@ def measure(
 
 
 def _all_of(signals: Sequence[Signals]) -> Signals:
-    """Make one of the signals of all subscribers."""
+    """Make one of the signals of all subscribers; those of a pair are set from both sides."""
+    if len(signals) == 1:
+        return signals[0]
     ended = zip(*(one.ended for one in signals), strict=True)
     first, second = (AllOf(events) for events in ended)
     return Signals(AllOf([one.heard for one in signals]), (first, second))

@@ -24,6 +24,15 @@ def test_fan_out_counts_what_each_of_its_processes_got() -> None:
     assert phase["seconds"] >= 0.05
 
 
+def test_pair_has_throughput_and_round_trips() -> None:
+    outcome = pair.measure("hubbub", "throughput", 64, 0.05)
+    for measure in ("unread", "read"):
+        assert outcome[measure]["sent"] == outcome[measure]["received"] > 0
+    outcome = pair.measure("hubbub", "latency", 64, 0.05)
+    assert outcome["round_trips"] > 0 and outcome["lost"] == 0
+    assert 0 < outcome["p50_us"] <= outcome["p99_us"]
+
+
 def test_process_that_cannot_start_fails_the_fan_out() -> None:
     with pytest.raises(pair.PairFailed, match="KeyError"):
         pair.measure("pigeon", "fan-out", 64, 0.05, subscribers=2)

@@ -36,6 +36,18 @@ def test_events_of_many_are_set_when_all_are() -> None:
     assert all_of.wait(0.0)
 
 
+def test_publisher_goes_on_when_every_subscriber_has_heard_and_ended() -> None:
+    signals = [
+        work.Signals(threading.Event(), (threading.Event(), threading.Event())) for _ in range(2)
+    ]
+    together = pair._all_of(signals)
+    for event_of in (lambda one: one.heard, lambda one: one.ended[0], lambda one: one.ended[1]):
+        for one in signals:
+            assert not event_of(together).is_set()
+            event_of(one).set()
+        assert event_of(together).is_set()
+
+
 def test_fan_out_is_what_all_got_until_the_last_had_it() -> None:
     into = [
         {"received": 100, "end_ns": 2 * SECOND_NS},
