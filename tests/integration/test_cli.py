@@ -340,6 +340,8 @@ def test_commands_connect_to_peers_that_are_named(bus: Bus, is_option: bool) -> 
         [found] = json.loads(ended.stdout)["nodes"]
         assert (found["name"], found["link"], found["address"]) == ("named", "tcp", tcp.address)
         subscription = node.subscribe("/x")
+        listed = bus.run("ls", "--json", "--wait", "1", *options)
+        assert b'"/x"' in listed.stdout, listed
         assert bus.run("pub", "/x", "21.5", "-w", "1", *options).returncode == 0
         message = subscription.receive(TIMEOUT_S)
         assert message is not None and (message.payload, message.link) == (b"21.5", "tcp")

@@ -9,7 +9,7 @@ import hubbub
 from hubbub.awareness import RemotePeer, RemotePublisher
 from hubbub.cli.directory import EVERYTHING, Topic, list_topics
 from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import Screen
 from hubbub.cli.terminal import cut, escape, print_json
 
@@ -21,6 +21,7 @@ def graph(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Show who talks to whom: each node, what it publishes, and who wants that.
@@ -43,7 +44,7 @@ def graph(
             screen.note(f"no topic matches {pattern} {describe_place(node)}")
         return 0 if topics else 1
 
-    look(domain, interface, log, wait, show)
+    look(domain, interface, log, wait, show, peers)
 
 
 def _grow(topics: Iterable[Topic]) -> list[str]:

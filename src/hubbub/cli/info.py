@@ -7,7 +7,7 @@ import typer
 import hubbub
 from hubbub.cli.directory import Topic, list_topics, publisher_fields, subscriber_fields
 from hubbub.cli.looking import WAIT_S, Wait, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.terminal import print_json
 
@@ -21,6 +21,7 @@ def info(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """Show who publishes a subject, and who wants it, by which pattern.
@@ -43,7 +44,7 @@ def info(
             screen.note(f"the publishers of {subject} do not agree on its type: {names}")
         return 0
 
-    look(domain, interface, log, wait, show)
+    look(domain, interface, log, wait, show, peers)
 
 
 def _find(node: hubbub.Node, subject: str) -> Topic:

@@ -27,9 +27,10 @@ def look(
     log: str | None,
     wait_s: float,
     show: Callable[[hubbub.Node, Screen], int],
+    peers: str | None = None,
 ) -> None:
     """Open a node, wait until the others have answered, and exit with what `show` returns."""
-    with open_node(domain, interface, log) as node:
+    with open_node(domain, interface, log, peers) as node:
         code = write_until_the_end(lambda: _show(node, wait_s, show))
     raise typer.Exit(code)
 

@@ -14,7 +14,7 @@ from hubbub.cli.directory import (
     subscriber_fields,
 )
 from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.terminal import plural, print_json
 
@@ -37,6 +37,7 @@ def ls(
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
+    peers: Peers = None,
     log: Log = None,
 ) -> None:
     """List topics: what is published and wanted, as what type, by how many nodes.
@@ -59,7 +60,7 @@ def ls(
             screen.show([*lines, *summary])
         return 0
 
-    look(domain, interface, log, wait, show)
+    look(domain, interface, log, wait, show, peers)
 
 
 def _measure(node: hubbub.Node, pattern: str, seconds: float, screen: Screen) -> Rates:
