@@ -66,7 +66,7 @@ class Arena:
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.fileno, self.memory = _create(size_bytes)
+        self.fileno, self.memory = create_sealed(size_bytes)
         self.slots_in_use = 0
         self.bytes_in_use = 0
         self._carved_bytes = 0
@@ -115,6 +115,7 @@ class Store:
 
     def __init__(self, bytes_max: int) -> None:
         self.arenas: dict[int, Arena] = {}
+        self.bytes_in_use = 0  # Whole slots that anybody has a claim on.
         self._bytes_max = bytes_max
         self._next_number = 0
         self._pools: dict[int, list[_Slot]] = {}
@@ -122,6 +123,10 @@ class Store:
         self._refused = 0
         self._retired = 0
         self._failed = 0
+
+    def has_slot(self, size_bytes: int) -> bool:
+        """Tell whether a slot of just this size is free."""
+        return bool(self._pools.get(slot_bytes_for(size_bytes)))
 
     def put(self, payload: bytes | memoryview, readers: Collection[Hashable]) -> Reference | None:
         """Copy flat bytes into a slot on which each reader has a claim; None if there is no room.
@@ -141,6 +146,7 @@ class Store:
         slot.pool.pop()
         arena.slots_in_use += 1
         arena.bytes_in_use += slot.size_bytes
+        self.bytes_in_use += slot.size_bytes
         self._claim(slot, readers)
         return Reference(number, offset, size_bytes)
 
@@ -153,12 +159,12 @@ class Store:
                 self._refuse(place[0])
                 continue
             claims.size_bytes -= slot.size_bytes
-            _drop_claim(slot)
+            self._drop_claim(slot)
 
     def forget(self, reader: Hashable) -> None:
         """Drop all claims of a reader that is gone; if it may still have views, retire it first."""
         for slot in self._claims.pop(reader, _Claims()).values():
-            _drop_claim(slot)
+            self._drop_claim(slot)
 
     def retire(self, reader: Hashable) -> list[int]:
         """Give up the arenas in which a reader has claims, and return their numbers.
@@ -172,10 +178,15 @@ class Store:
                 claims.size_bytes -= claims.pop(place).size_bytes
         for number in numbers:
             arena = self.arenas.pop(number)
+            self.bytes_in_use -= arena.bytes_in_use
             self._drain(arena)
             arena.close()
         self._retired += len(numbers)
         return numbers
+
+    def claims_of(self, reader: Hashable) -> int:
+        """Return how many slots a reader has claims on."""
+        return len(self._claims.get(reader, ()))
 
     def claimed_bytes(self, reader: Hashable) -> int:
         """Return the size of all slots that a reader has claims on."""
@@ -189,7 +200,7 @@ class Store:
             arenas=len(arenas),
             bytes_total=self._bytes_total(),
             slots_in_use=sum(arena.slots_in_use for arena in arenas),
-            bytes_in_use=sum(arena.bytes_in_use for arena in arenas),
+            bytes_in_use=self.bytes_in_use,
             refused=self._refused,
             retired=self._retired,
             failed=self._failed,
@@ -201,6 +212,7 @@ class Store:
         for arena in self.arenas.values():
             arena.close()
         self.arenas.clear()
+        self.bytes_in_use = 0
         self._pools.clear()
         self._claims.clear()
 
@@ -214,6 +226,15 @@ class Store:
             assert place not in claims
             claims[place] = slot
             claims.size_bytes += slot.size_bytes
+
+    def _drop_claim(self, slot: _Slot) -> None:
+        slot.claims -= 1
+        if not slot.claims:
+            arena = slot.arena
+            arena.slots_in_use -= 1
+            arena.bytes_in_use -= slot.size_bytes
+            self.bytes_in_use -= slot.size_bytes
+            slot.pool.append(slot)
 
     def _find(self, slot_bytes: int) -> _Slot | None:
         """Put a free slot of this size, or of the next larger ones, at the end of its pool."""
@@ -297,16 +318,7 @@ def slot_bytes_for(size_bytes: int) -> int:
     return ((size_bytes - 1 >> shift) + 1) << shift
 
 
-def _drop_claim(slot: _Slot) -> None:
-    slot.claims -= 1
-    if not slot.claims:
-        arena = slot.arena
-        arena.slots_in_use -= 1
-        arena.bytes_in_use -= slot.size_bytes
-        slot.pool.append(slot)
-
-
-def _create(size_bytes: int) -> tuple[int, mmap.mmap]:
+def create_sealed(size_bytes: int) -> tuple[int, mmap.mmap]:
     """Make a memfd and map it, then seal it, which leaves this as the only writable mapping."""
     if not (hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")):
         raise LinkError("this system has no sealed memfd: send payloads through the socket")

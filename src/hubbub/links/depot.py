@@ -3,8 +3,8 @@
 The writer's end has a store (arena.py) and offers its arenas to peers, by a note with the
 descriptor, before the first frame that refers to them; notes and frames keep their order in a pipe.
 The first arena is used only once a peer has said that it could map it. The reader's end maps what
-it is offered (mapping.py), makes views of references, and gives back by notes what the application
-has let go of: many at a time, soon after, and ever less often where nothing is let go.
+it is offered (mapping.py), makes views of references, and gives back what the application has let
+go of (returns.py). A writer keeps to little memory, which is warm, as long as its readers get on.
 
 A reader that holds what the writer needs, and gives nothing back for a while, is left behind: the
 writer gives up the arenas that it has claims in and never writes them again, so whatever that
@@ -22,10 +22,17 @@ from struct import Struct, error
 from typing import Any, Final
 
 from hubbub.errors import LinkError
-from hubbub.limits import MS, SECOND, STORE_BYTES_MAX, STORE_PATIENCE
-from hubbub.links.arena import Store, StoreStatistics
+from hubbub.limits import (
+    MS,
+    SECOND,
+    STORE_BYTES_MAX,
+    STORE_PATIENCE,
+    STORE_WARM_BYTES,
+)
+from hubbub.links.arena import Reference, Store, StoreStatistics
 from hubbub.links.local import LocalLink, Note
 from hubbub.links.mapping import Mapping
+from hubbub.links.returns import RETURNS, ReturnBox, Returns
 from hubbub.protocol.burst import Pipes
 from hubbub.wire.batch import decode_reference, encode_reference
 
@@ -33,18 +40,14 @@ MAPPINGS_MAX: Final = 64  # Of one peer.
 PINNED_BYTES_MAX: Final = STORE_BYTES_MAX // 2  # Of one peer; beyond it payloads are copied.
 _FULL_BYTES: Final = STORE_BYTES_MAX * 3 // 4  # Who publishes large messages waits from here on...
 _ROOMY_BYTES: Final = STORE_BYTES_MAX // 2  # ...until here.
-_RELEASES_AT_ONCE: Final = 1024
 _RETIRED_KEPT: Final = 5 * SECOND  # Frames that refer to an arena may still be repaired.
-_GIVE_BACK: Final = 1 * MS
-_GIVE_BACK_CEILING: Final = 256 * MS
+_LOOK_AGAIN: Final = 10 * MS
 
 _HEAD: Final = Struct("!BIQ")  # What it says, an arena, its size.
-_PLACE: Final = Struct("!IQ")
 _OFFER: Final = 1
 _TAKEN: Final = 2
 _REFUSED: Final = 3
 _RETIRED: Final = 4
-_RELEASE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class _Reader:
     """A peer that reads what we wrote."""
 
     offered: set[int] = field(default_factory=set)
-    has_mapped: bool = False
+    returns: Returns | None = None  # Once it has mapped what it was offered.
     has_refused: bool = False
     gave_back_ns: int = 0
 
@@ -72,7 +75,7 @@ class _Writer:
     """A peer that writes what we read."""
 
     mappings: dict[int, Mapping] = field(default_factory=dict)
-    released: deque[tuple[int, int]] = field(default_factory=deque)
+    box: ReturnBox = field(default_factory=ReturnBox)
 
 
 class Depot:
@@ -88,22 +91,18 @@ class Depot:
         self.is_full = False
         self._full_ns = 0  # Since when.
         self._retired: deque[tuple[int, bytes, int]] = deque()  # When to unmap what.
-        self._give_back_ns: int | None = None
-        self._interval_ns = _GIVE_BACK
+        self._warm_bytes = STORE_WARM_BYTES  # With so much in use, writing on would be slow.
+        self._look_ns = 0  # When to look again what is given back by who was left behind.
         self.refused = 0
 
     # Writing.
 
     def refer(self, payload: bytes, route: Pipes) -> bytes | None:
         """Put a payload where all these readers find it; None: it must be sent as it is."""
-        for key in route:
-            reader = self._readers.get(key)
-            if reader is None:
-                reader = self._readers[key] = _Reader(gave_back_ns=self._clock())
-            if reader.has_refused:
-                return None
-        reference = self._store.put(payload, route)
-        if reference is None or self._bytes_in_use() > _FULL_BYTES:
+        if any(self._reader_of(key).has_refused for key in route):
+            return None
+        reference = self._put(payload, route)
+        if reference is None or self._store.bytes_in_use > _FULL_BYTES:
             self._note_full()
         if reference is None:
             return None
@@ -114,6 +113,20 @@ class Depot:
                 return None
         return encode_reference(*reference)
 
+    def _put(self, payload: bytes, route: Pipes) -> Reference | None:
+        store = self._store
+        if not store.has_slot(len(payload)):
+            self.collect()  # Only now: many at a time, and what was used last is used next.
+        if any(store.claims_of(key) >= RETURNS for key in route):
+            return None
+        return store.put(payload, route)
+
+    def _reader_of(self, key: bytes) -> _Reader:
+        reader = self._readers.get(key)
+        if reader is None:
+            reader = self._readers[key] = _Reader(gave_back_ns=self._clock())
+        return reader
+
     def _offer(self, key: bytes, number: int) -> bool:
         """See to it that a reader has an arena; False: it has not, for now."""
         reader = self._readers[key]
@@ -123,10 +136,56 @@ class Depot:
             if not self._link.send_note(key, text, arena.fileno):
                 return False
             reader.offered.add(number)
-        return reader.has_mapped
+        return reader.returns is not None
 
-    def _bytes_in_use(self) -> int:
-        return sum(arena.bytes_in_use for arena in self._store.arenas.values())
+    def collect(self) -> None:
+        """Take what readers have given back."""
+        for key, reader in list(self._readers.items()):
+            self._collect(key, reader)
+
+    def _collect(self, key: bytes, reader: _Reader) -> None:
+        returns = reader.returns
+        if returns is None:
+            return
+        places = returns.take()
+        if places:
+            self._store.release(key, places)
+            reader.gave_back_ns = self._clock()
+            self.stuck.discard(key)
+            self.is_full = self.is_full and self._store.bytes_in_use > _ROOMY_BYTES
+        if returns.is_overrun:
+            self._refuse(key, reader)
+
+    def _refuse(self, key: bytes, reader: _Reader) -> None:
+        """Share nothing with a reader any more."""
+        self._retire(key)
+        reader.returns = None
+        reader.has_refused = True
+
+    @property
+    def is_roomy(self) -> bool:
+        """Tell whether there is certainly room; needs no lock."""
+        return not self.is_full and self._store.bytes_in_use <= self._warm_bytes
+
+    def has_room(self, route: Pipes) -> bool:
+        """Tell whether to write more for these readers, or better to wait until they have read.
+
+        Memory that was just read is still in the cache: a copy of 1 MiB takes a third of the time.
+        One reader that keeps up is enough not to wait for the others.
+        """
+        if self.is_roomy:
+            return True
+        self.collect()
+        in_use = self._store.bytes_in_use
+        self._warm_bytes = min(self._warm_bytes, in_use + STORE_WARM_BYTES)
+        if self.is_full:
+            return False
+        least = min(self._store.claimed_bytes(key) for key in route)
+        return in_use <= self._warm_bytes or least <= STORE_WARM_BYTES // 2
+
+    def go_on(self) -> None:
+        """Use more memory: waiting did not help, so what is in use is held on purpose."""
+        self._warm_bytes = self._store.bytes_in_use + STORE_WARM_BYTES
 
     def _note_full(self) -> None:
         if not self.is_full:
@@ -135,6 +194,7 @@ class Depot:
 
     def _relieve(self, now: int) -> None:
         """Leave behind who holds much and gives nothing back."""
+        self.collect()
         for key, reader in list(self._readers.items()):
             if now - reader.gave_back_ns >= STORE_PATIENCE and self._store.claimed_bytes(key):
                 self._retire(key)
@@ -162,27 +222,7 @@ class Depot:
         if len(found) < len(places):
             self.refused += 1
             return None
-        payloads = [_make_payload(*place) for place in found]
-        if self._give_back_ns is None:
-            self._give_back_ns = self._clock() + _GIVE_BACK
-            self._interval_ns = _GIVE_BACK
-        return payloads
-
-    def give_back(self, now: int) -> None:
-        """Tell writers what the application has let go of."""
-        has_given = is_pinned = False
-        for key, writer in self._writers.items():
-            released = writer.released
-            while released:
-                places = [released.popleft() for _ in range(min(len(released), _RELEASES_AT_ONCE))]
-                text = b"".join((_HEAD.pack(_RELEASE, 0, 0), *(_PLACE.pack(*p) for p in places)))
-                self._link.send_note(key, text)
-                has_given = True
-            is_pinned = is_pinned or any(one.pinned_bytes > 0 for one in writer.mappings.values())
-        self._interval_ns = (
-            _GIVE_BACK if has_given else min(2 * self._interval_ns, _GIVE_BACK_CEILING)
-        )
-        self._give_back_ns = now + self._interval_ns if is_pinned else None
+        return [_make_payload(*place) for place in found]
 
     # Both.
 
@@ -195,30 +235,38 @@ class Depot:
         if kind == _OFFER and note.fileno is not None:
             self._map(note.key, number, note.fileno, size_bytes)
             return
+        if kind == _TAKEN and note.fileno is not None:
+            self._take_returns(note.key, note.fileno)
+            return
         if note.fileno is not None:
             os.close(note.fileno)
+        reader = self._readers.get(note.key)
         if kind == _RETIRED:
             self._retired.append((self._clock() + _RETIRED_KEPT, note.key, number))
-            return
-        reader = self._readers.get(note.key)
-        if reader is None or kind not in (_TAKEN, _REFUSED, _RELEASE):
-            self.refused += 1
-        elif kind == _RELEASE:
-            places = note.text[_HEAD.size :]
-            self._store.release(
-                note.key, _PLACE.iter_unpack(places[: len(places) - len(places) % _PLACE.size])
-            )
-            reader.gave_back_ns = self._clock()
-            self.stuck.discard(note.key)
-            self.is_full = self.is_full and self._bytes_in_use() > _ROOMY_BYTES
+        elif kind == _REFUSED and reader is not None:
+            self._refuse(note.key, reader)
         else:
-            reader.has_mapped = kind == _TAKEN
-            reader.has_refused = kind == _REFUSED
-            if reader.has_refused:
-                self._retire(note.key)
+            self.refused += 1
+
+    def _take_returns(self, key: bytes, fileno: int) -> None:
+        """Look from now on where a reader gives back; it has mapped what it was offered."""
+        reader = self._readers.get(key)
+        if reader is None or reader.returns is not None:
+            os.close(fileno)
+            return
+        try:
+            reader.returns = Returns(fileno)
+        except LinkError:
+            self.refused += 1
+            self._refuse(key, reader)
 
     def _map(self, key: bytes, number: int, fileno: int, size_bytes: int) -> None:
-        writer = self._writers.setdefault(key, _Writer())
+        writer = self._writer_of(key)
+        if writer is None:
+            os.close(fileno)
+            self.refused += 1
+            self._link.send_note(key, _HEAD.pack(_REFUSED, number, 0))
+            return
         answer = _TAKEN
         known = writer.mappings.get(number)
         if known is not None or len(writer.mappings) >= MAPPINGS_MAX:
@@ -228,11 +276,20 @@ class Depot:
             answer = _TAKEN if is_same else _REFUSED
         else:
             try:
-                writer.mappings[number] = Mapping(number, fileno, size_bytes, writer.released)
+                writer.mappings[number] = Mapping(number, fileno, size_bytes, writer.box)
             except LinkError:
                 answer = _REFUSED
         self.refused += answer == _REFUSED
-        self._link.send_note(key, _HEAD.pack(answer, number, 0))
+        box = writer.box.fileno if answer == _TAKEN else None
+        self._link.send_note(key, _HEAD.pack(answer, number, 0), box)
+
+    def _writer_of(self, key: bytes) -> _Writer | None:
+        """Return what is known of a peer that writes; None: the system grants no more memory."""
+        writer = self._writers.get(key)
+        if writer is None:
+            with contextlib.suppress(LinkError):
+                writer = self._writers[key] = _Writer()
+        return writer
 
     def _unmap(self, key: bytes, number: int) -> None:
         writer = self._writers.get(key)
@@ -256,35 +313,35 @@ class Depot:
         if writer is not None:
             for mapping in writer.mappings.values():
                 mapping.close()
+            writer.box.close()
 
     def forget_others(self, keys: Collection[bytes]) -> None:
         """Let go of what was shared by peers that are not among these."""
         for key in [key for key in self._writers if key not in keys]:
             self.forget_writer(key)
 
-    @property
-    def has_released(self) -> bool:
-        """Tell whether the application has let go of something."""
-        return any(writer.released for writer in self._writers.values())
-
     def advance(self, now: int) -> None:
         """Do what is due."""
         while self._retired and now >= self._retired[0][0]:
             self._unmap(*self._retired.popleft()[1:])
-        if self._give_back_ns is not None and now >= self._give_back_ns:
-            self.give_back(now)
+        if self.stuck and now >= self._look_ns:
+            self._look_ns = now + _LOOK_AGAIN
+            self.collect()
         if self.is_full and now >= self._full_ns + STORE_PATIENCE:
             self._relieve(now)
 
     def deadline(self) -> int | None:
         """Return when `advance` has something to do."""
-        times = [self._give_back_ns, self._full_ns + STORE_PATIENCE if self.is_full else None]
+        times = [self._full_ns + STORE_PATIENCE] if self.is_full else []
+        if self.stuck:
+            times.append(self._look_ns)
         if self._retired:
             times.append(self._retired[0][0])
-        return min((time for time in times if time is not None), default=None)
+        return min(times, default=None)
 
     def statistics(self) -> DepotStatistics:
         """Count what is shared."""
+        self.collect()
         return DepotStatistics(
             **asdict(self._store.statistics()), not_taken=self.refused, left_behind=len(self.stuck)
         )

@@ -19,8 +19,7 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from hubbub.errors import LinkError
 from hubbub.links.arena import ARENA_BYTES_MAX, SEALS
@@ -39,22 +38,23 @@ class ArenaRefused(LinkError):
     """What a peer offers as an arena could harm who maps it."""
 
 
+class Released(Protocol):
+    """Takes the places of slots that nobody reads any more, in any thread."""
+
+    def append(self, place: tuple[int, int], /) -> None:
+        """Take one, arena and offset."""
+
+
 class Mapping:
     """An arena of another process, mapped to be read; it takes the descriptor over."""
 
-    def __init__(
-        self, number: int, fileno: int, size_bytes: int, released: deque[tuple[int, int]]
-    ) -> None:
+    def __init__(self, number: int, fileno: int, size_bytes: int, released: Released) -> None:
         self.number = number
         self.size_bytes = size_bytes
         self.released = released
         # Leased and not yet released. Leases end without a lock, so it may be off by a few.
         self.pinned_bytes = 0
-        try:
-            _check(fileno, size_bytes)
-            self._pages: _Pages | None = _map(fileno, size_bytes)
-        finally:
-            os.close(fileno)
+        self._pages: _Pages | None = map_sealed(fileno, size_bytes)
 
     def lease(self, offset: int, size_bytes: int) -> memoryview | None:
         """Return a read-only view whose end is appended to `released`; None if out of bounds."""
@@ -132,6 +132,15 @@ class _Lease(ctypes.Array[_Byte]):
 
 
 _lease_at: Final = _Lease.from_address
+
+
+def map_sealed(fileno: int, size_bytes: int) -> _Pages:
+    """Map what a peer shares, if it cannot harm us; the descriptor is closed in any case."""
+    try:
+        _check(fileno, size_bytes)
+        return _map(fileno, size_bytes)
+    finally:
+        os.close(fileno)
 
 
 def _check(fileno: int, size_bytes: int) -> None:

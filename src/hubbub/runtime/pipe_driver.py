@@ -7,9 +7,9 @@ sending are the driver's.
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from hubbub.limits import SECOND, STORE_PATIENCE
+from hubbub.limits import STORE_PATIENCE, STORE_WARM_PATIENCE
 from hubbub.links import arena
 from hubbub.links.depot import Depot
 from hubbub.links.inlet import Received
@@ -17,6 +17,8 @@ from hubbub.links.local import LocalLink
 from hubbub.links.pipes import PipeLink
 from hubbub.links.tcp import TcpLink
 from hubbub.protocol.framing import Framer
+
+_LOOK_AGAIN_S: Final = 50e-6
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
@@ -158,7 +160,7 @@ class LocalDriver(PipeDriver):
         return None if self.depot is None else self.depot.deadline()
 
     def _has_notes(self) -> bool:
-        return bool(self.link.notes) or self.depot is not None
+        return bool(self.link.notes)
 
     def _look_after(self, now: int) -> None:
         """Take and give notes; under the lock."""
@@ -171,8 +173,6 @@ class LocalDriver(PipeDriver):
                 os.close(note.fileno)
         if depot is None:
             return
-        if depot.has_released:
-            depot.give_back(now)
         if depot.stuck != self._behind:
             self._behind = frozenset(depot.stuck)
             self._driver.core.reroute(now)
@@ -183,11 +183,26 @@ class LocalDriver(PipeDriver):
             self.depot.pipe_closed(key, is_dead=is_dead)
 
     def wait_for_depot(self, framer: Framer) -> None:
-        """Wait a little while readers hold all that can be shared; then large messages are cut."""
-        depot = self.depot
-        if depot is not None and depot.is_full and framer.is_near:
-            self._driver.publishing_paused()
-            self._driver.wait(lambda: not depot.is_full, 2 * STORE_PATIENCE / SECOND)
+        """Wait for readers that get on, or hold all that can be shared: then messages are cut."""
+        depot, driver, route = self.depot, self._driver, framer.route
+        if depot is None or route is None or not framer.is_near or depot.is_roomy:
+            return
+        if driver.loop.is_loop_thread():
+            return
+        now = time.monotonic_ns()
+        end_ns = now + (2 * STORE_PATIENCE if depot.is_full else STORE_WARM_PATIENCE)
+        while driver.closed_reason is None:
+            with driver.lock:
+                if depot.has_room(route):
+                    return
+                if now >= end_ns:
+                    depot.go_on()
+                    return
+            # No reader wakes us: it gives back without a system call.
+            driver.publishing_paused()
+            driver.loop.need()
+            time.sleep(_LOOK_AGAIN_S)
+            now = time.monotonic_ns()
 
     def poll(self) -> None:
         """Look who else is here, and let go of what was shared by those who are gone."""

@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.limits import MS, STORE_BYTES_MAX, STORE_PATIENCE
+from hubbub.limits import (
+    STORE_BYTES_MAX,
+    STORE_PATIENCE,
+    STORE_WARM_BYTES,
+)
 from hubbub.links import depot as depots
 from hubbub.links.depot import Depot
 from hubbub.links.local import LocalLink, Note
+from hubbub.links.returns import RETURNS
 from hubbub.protocol.burst import Pipes
 from hubbub.wire.batch import encode_reference
 
@@ -33,6 +38,7 @@ class End:
         self.link.receive()
         while self.link.notes:
             self.depot.take(self.link.notes.popleft())
+        self.depot.collect()
 
     def close(self) -> None:
         self.depot.close()
@@ -86,33 +92,69 @@ def test_slot_is_free_when_the_reader_has_let_go_of_the_last_view(ends: tuple[En
     [payload] = reader.depot.resolve(A, [refer(ends)]) or [None]
     part = payload[10:20]
     del payload
-    reader.depot.give_back(0)
     writer.serve()
     assert writer.depot.statistics().slots_in_use == 1 and bytes(part) == PAYLOAD[10:20]
     del part
-    assert reader.depot.has_released
-    reader.depot.give_back(0)
     until(ends, lambda: writer.depot.statistics().slots_in_use == 0)
 
 
-def test_views_are_given_back_soon_and_then_looked_after_ever_less_often(
+def test_writer_keeps_to_warm_memory_while_its_readers_get_on(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    large, route = bytes(STORE_WARM_BYTES // 4), Pipes((B,))
+    views = reader.depot.resolve(A, [refer(ends, large) for _ in range(4)])
+    assert views is not None and writer.depot.has_room(route)
+    views += reader.depot.resolve(A, [refer(ends, large)]) or []
+    assert not writer.depot.has_room(route)
+    views.pop(0)
+    assert writer.depot.has_room(route), "what was given back is seen at once"
+    assert writer.depot.statistics().bytes_total == 16 << 20
+
+
+def test_writer_uses_more_memory_when_waiting_is_in_vain(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    large, route = bytes(STORE_WARM_BYTES // 4), Pipes((B,))
+    views = reader.depot.resolve(A, [refer(ends, large) for _ in range(5)])
+    assert views is not None and not writer.depot.has_room(route)
+    writer.depot.go_on()
+    for _ in range(4):
+        assert writer.depot.has_room(route)
+        views += reader.depot.resolve(A, [refer(ends, large)]) or []
+    refer(ends, large)
+    assert not writer.depot.has_room(route), "but not much more"
+    views.clear()
+    assert writer.depot.has_room(route)
+
+
+def test_writer_does_not_wait_for_one_reader_when_another_keeps_up(
     ends: tuple[End, End],
 ) -> None:
-    _, reader = ends
-    [payload] = reader.depot.resolve(A, [refer(ends)]) or [None]
-    assert payload is not None
-    due_ns, waits = reader.depot.deadline(), []
-    for _ in range(12):
-        assert due_ns is not None
-        reader.depot.advance(due_ns)
-        following = reader.depot.deadline()
-        assert following is not None
-        waits.append(following - due_ns)
-        due_ns = following
-    assert waits == sorted(waits) and waits[-1] == 256 * MS
-    del payload
-    reader.depot.advance(due_ns)
-    assert reader.depot.deadline() is None, "nothing is held any more"
+    writer, reader = ends
+    large = bytes(STORE_WARM_BYTES // 4)
+    held = reader.depot.resolve(A, [refer(ends, large) for _ in range(5)])
+    assert held and not writer.depot.has_room(Pipes((B,)))
+    assert writer.depot.has_room(Pipes((B, bytes(20)))), "the other one holds nothing"
+
+
+def test_ring_of_a_reader_that_is_none_is_refused_and_closed(ends: tuple[End, End]) -> None:
+    writer, _ = ends
+    inlet, outlet = os.pipe()
+    writer.depot._readers[B] = depots._Reader()
+    writer.depot.take(Note(B, depots._HEAD.pack(depots._TAKEN, 0, 0), inlet))
+    os.close(outlet)
+    assert not Path(f"/proc/self/fd/{inlet}").exists()
+    assert writer.depot.statistics().not_taken == 1
+    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
+
+
+def test_ring_that_was_overrun_is_given_up(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    [held] = reader.depot.resolve(A, [refer(ends)]) or [None]
+    box = reader.depot._writers[A].box
+    for _ in range(RETURNS + 1):
+        box.append((3, 0))
+    writer.depot.collect()
+    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None, "nothing is shared any more"
+    assert bytes(held) == PAYLOAD and writer.depot.statistics().bytes_total == 0
 
 
 @pytest.mark.parametrize(
@@ -137,8 +179,8 @@ def test_frame_with_one_bad_reference_leaves_its_good_ones_claimed_for_the_repai
     writer, reader = ends
     good = refer(ends)
     assert reader.depot.resolve(A, [good, encode_reference(9, 0, 10)]) is None
-    assert not reader.depot.has_released
-    reader.depot.give_back(0)
+    writer.depot.collect()
+    assert writer.depot.statistics().slots_in_use == 1
     other = bytes(len(PAYLOAD))
     until(ends, lambda: writer.depot.refer(other, Pipes((B,))) is not None)
     [payload] = reader.depot.resolve(A, [good]) or [None]
@@ -181,7 +223,6 @@ def test_reader_that_gives_nothing_back_is_left_behind_and_keeps_what_it_has(
     assert statistics.bytes_total == 0, "its arenas were given up"
     assert bytes(held) == large, "and nobody writes there any more"
     del held
-    reader.depot.give_back(0)
     until(ends, lambda: not writer.depot.stuck)
 
 
@@ -200,12 +241,9 @@ def test_publisher_waits_at_three_quarters_until_half(
     payloads = reader.depot.resolve(A, references)
     assert payloads is not None
     del payloads[len(references) * 9 // 10 :]
-    reader.depot.give_back(0)
-    until(ends, lambda: reader.depot.has_released is False)
     writer.serve()
     assert writer.depot.is_full
     payloads.clear()
-    reader.depot.give_back(0)
     until(ends, lambda: not writer.depot.is_full)
 
 
