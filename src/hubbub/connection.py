@@ -78,7 +78,7 @@ class Connection:
         except BaseException:
             link.close()
             raise
-        local = node._open_local(core.endpoint) if "local" in node.links else None
+        local = node._open_local(core) if "local" in node.links else None
         self.driver = Driver(core, link, shared(), dispatcher, node._forked, local, tcp)
         self.neighbours = Neighbourhood()
         if "inproc" in node.links:

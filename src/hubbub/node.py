@@ -20,7 +20,8 @@ from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.local import LocalLink
 from hubbub.links.meeting import is_supported, runtime_directory
-from hubbub.protocol.endpoint import Endpoint, Identity
+from hubbub.protocol.core import Core
+from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.runtime.listeners import Listener, Listeners
@@ -70,6 +71,7 @@ class Node(Closing):
         links: tuple[str, ...],
         peers: tuple[HostAndPort, ...],
         listen: ListenAt,
+        registration: str,
         faults: Faults | None,
         link_options: dict[str, Any],
         delivery_threads_max: int,
@@ -86,6 +88,7 @@ class Node(Closing):
         self._interface = interface
         self._peers = peers
         self._listen = listen
+        self._registration = registration
         self._faults = faults
         self._link_options = link_options
         self._switch_interval_ms = switch_interval_ms
@@ -128,13 +131,19 @@ class Node(Closing):
             return replace(self.identity, incarnation=SystemRandom().getrandbits(64))
         return self.identity
 
-    @staticmethod
-    def _open_local(endpoint: Endpoint) -> LocalLink | None:
+    def _open_local(self, core: Core) -> LocalLink | None:
         """Open the pipes of a channel; without them everything goes the longer way."""
         if not is_supported():
             return None
+        endpoint, is_anybody = core.endpoint, self._registration != "network"
+
+        def may_meet(key: bytes) -> bool:
+            return is_anybody or (key in core.peers and core.peers[key].is_known)
+
         try:
-            return LocalLink(endpoint.key, endpoint.domain, endpoint.channel, runtime_directory())
+            return LocalLink(
+                endpoint.key, endpoint.domain, endpoint.channel, runtime_directory(), may_meet
+            )
         except LinkError as error:
             _links.warning("no local link: %s", error)
             return None

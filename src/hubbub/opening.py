@@ -39,6 +39,8 @@ def open(
     peers: Iterable[str] | str | None = None,
     listen: int | str | None = None,
     multicast: bool = True,
+    network: bool = True,
+    registration: str = "both",
     faults: Faults | None = None,
     node_id: bytes | str | None = None,
     key_file: str | None = None,
@@ -64,30 +66,31 @@ def open(
     and "multicast", and "tcp" where it is asked for. `peers` names nodes that are connected to by
     TCP, such as "10.0.0.7:7266" or "host", where the port is the channel's unless it is given;
     `listen` is the port or address where others find this node, by default the channel's port.
-    `multicast=False` does without UDP. `faults` mistreats the frames of multicast on purpose, and
-    makes that the only link unless `links` says otherwise. Further options are those of
-    `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE,
-    HUBBUB_LINKS, HUBBUB_PEERS and HUBBUB_LOG.
+    `multicast=False` does without UDP, `network=False` without any IP socket. Nodes of this host
+    find each other in a directory, by the network, or both (`registration`). `faults` mistreats the
+    frames of multicast on purpose, and makes that the only link unless `links` says otherwise.
+    Further options are those of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN,
+    HUBBUB_INTERFACE, HUBBUB_LINKS, HUBBUB_PEERS and HUBBUB_LOG.
     """
-    _refuse_key(os.environ.get("HUBBUB_KEY_FILE") if key_file is None else key_file)
-    _begin_log(os.environ.get("HUBBUB_LOG") if log is None else log)
+    _refuse_key(_given(key_file, "HUBBUB_KEY_FILE"))
+    _begin_log(_given(log, "HUBBUB_LOG"))
     settings = make_settings(options)
     sizes = {
         "frame_bytes_max": frame_bytes_max, "receive_buffer_bytes": receive_buffer_bytes,
         "send_buffer_bytes": send_buffer_bytes,
     }  # fmt: skip
     _check_kinds(interface, faults)
-    _check_sizes(sizes, delivery_threads_max)
-    _check_timing(switch_interval_ms, spin_us)
-    ways = take_ways(links, peers, listen, multicast)
+    _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
+    ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
-        _identity(name, domain or os.environ.get("HUBBUB_DOMAIN", "default"), node_id),
+        _identity(name, _given(domain, "HUBBUB_DOMAIN") or "default", node_id),
         settings,
-        interface=interface or os.environ.get("HUBBUB_INTERFACE"),
+        interface=_given(interface, "HUBBUB_INTERFACE"),
         loopback=loopback,
         links=choose_links(ways, faults),
         peers=ways.peers,
         listen=ways.listen or ListenAt(),
+        registration=registration,
         faults=faults,
         link_options={**sizes, "gso": offload},
         delivery_threads_max=delivery_threads_max,
@@ -95,6 +98,10 @@ def open(
         spin_us=spin_us,
     )
     return _join(node, [Channel()] if channels is None else channels, on_event)
+
+
+def _given(value: Any, variable: str) -> Any:
+    return os.environ.get(variable) if value is None else value
 
 
 def _begin_log(log: str | None) -> None:
@@ -161,10 +168,11 @@ def _check_kinds(interface: Any, faults: Any) -> None:
     _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
 
 
-def _check_sizes(sizes: dict[str, int], delivery_threads_max: int) -> None:
+def _check_numbers(sizes: dict[str, int], threads_max: Any, interval_ms: Any, spin_us: Any) -> None:
     for option, value in sizes.items():
         _check_number(option, value, 0)
-    _check_number("delivery_threads_max", delivery_threads_max, 1)
+    _check_number("delivery_threads_max", threads_max, 1)
+    _check_timing(interval_ms, spin_us)
 
 
 def _check_number(name: str, value: Any, bound: int) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.integration.bus import (
     Events,
     Place,
     acting,
+    descriptors,
     fresh_place,
     hear,
     payloads,
@@ -488,6 +490,35 @@ def test_reader_that_holds_all_there_is_gets_reported(monkeypatch: pytest.Monkey
         while subscription.pending:
             subscription.receive(1)
         wait_until(lambda: not is_slow(publisher, "holder"))
+
+
+# Where nodes find each other.
+
+
+def test_nodes_found_by_the_network_still_get_a_pipe() -> None:
+    place = fresh_place()
+    options = {"links": ["local", "multicast"], "registration": "network"}
+    with place.open("a", **options) as one, place.open("b", **options) as two:
+        subscription, publisher = two.subscribe("/x"), one.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(one) == 1)
+        publisher.publish(b"1")
+        assert [message.link for message in take(subscription, 1)] == ["local"]
+
+
+def test_without_network_no_ip_socket_is_opened() -> None:
+    place = fresh_place()
+    before = descriptors()
+    with (
+        hubbub.open("a", domain=place.domain, network=False) as one,
+        hubbub.open("b", domain=place.domain, network=False) as two,
+    ):
+        subscription = two.subscribe("/x")
+        assert one.publisher("/x").publish(b"1") == 1
+        assert payloads(take(subscription, 1)) == [b"1"]
+        inodes = {what[8:-1] for _, what in descriptors() - before if what.startswith("socket:")}
+        tables = (Path(f"/proc/net/{table}").read_text() for table in ("udp", "tcp", "udp6"))
+        assert not inodes & {word for table in tables for word in table.split()}
 
 
 # Killed, again and again.

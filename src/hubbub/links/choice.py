@@ -10,6 +10,7 @@ from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt, parse_listen
 
 LINKS: Final = ("inproc", "local", "tcp", "multicast")
+REGISTRATIONS: Final = ("both", "network", "local")
 _BUS_LINKS: Final = ("local", "tcp", "multicast")  # By which nodes find each other.
 
 
@@ -20,6 +21,8 @@ class AskedWays(NamedTuple):
     peers: tuple[HostAndPort, ...]
     listen: ListenAt | None
     has_multicast: bool
+    has_network: bool = True
+    registration: str = "both"
 
 
 def take_ways(
@@ -27,27 +30,45 @@ def take_ways(
     peers: Iterable[str] | str | None,
     listen: int | str | None,
     multicast: bool,
+    network: bool = True,
+    registration: str = "both",
 ) -> AskedWays:
     """Read the options that say how messages may travel, and the environment for what is not."""
-    if not isinstance(multicast, bool):
-        raise ConfigurationError(f"multicast={multicast!r}: give True or False")
+    for option, value in (("multicast", multicast), ("network", network)):
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{option}={value!r}: give True or False")
+    if registration not in REGISTRATIONS:
+        known = ", ".join(REGISTRATIONS)
+        raise ConfigurationError(f"registration={registration!r} is none of {known}")
     if links is None and (listed := os.environ.get("HUBBUB_LINKS")):
         links = listed.split(",")
     chosen = (links,) if isinstance(links, str) else None if links is None else tuple(links)
-    if peers is None and (chosen is None or "tcp" in chosen):
+    if peers is None and network and (chosen is None or "tcp" in chosen):
         peers = os.environ.get("HUBBUB_PEERS") or None
     if isinstance(peers, str):
         peers = peers.split(",")
     named = () if peers is None else tuple(parse_address(peer, "peers") for peer in peers)
     at = None if listen is None else parse_listen(listen)
-    return AskedWays(chosen, named, at, multicast)
+    return AskedWays(chosen, named, at, multicast, network, registration)
 
 
 def choose_links(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
     """Return the links that may be used, or say what contradicts itself."""
+    links = _choose(asked, faults)
+    if not asked.has_network and set(links) & {"tcp", "multicast"}:
+        raise ConfigurationError(f"links={links!r} and network=False: leave one of them out")
+    if asked.registration == "network" and not set(links) & {"tcp", "multicast"}:
+        raise ConfigurationError(f"registration='network': links={links!r} are of this host alone")
+    if asked.registration == "local" and "local" not in links:
+        raise ConfigurationError(f"registration='local': links={links!r} do without it")
+    return links
+
+
+def _choose(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
     wants_tcp = bool(asked.peers) or asked.listen is not None
     if asked.links is None:
-        return _default(asked, faults, wants_tcp or not asked.has_multicast)
+        is_only_way = asked.registration != "local" and not asked.has_multicast
+        return _default(asked, faults, wants_tcp or (asked.has_network and is_only_way))
     chosen = asked.links
     for link in chosen:
         if link not in LINKS:
@@ -65,13 +86,17 @@ def choose_links(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
     return chosen
 
 
+def _has_multicast(asked: AskedWays) -> bool:
+    return asked.has_multicast and asked.has_network and asked.registration != "local"
+
+
 def _default(asked: AskedWays, faults: Faults | None, has_tcp: bool) -> tuple[str, ...]:
     if faults is not None:
-        if not asked.has_multicast:
-            raise ConfigurationError("faults=... and multicast=False: faults are of multicast")
+        if not _has_multicast(asked):
+            raise ConfigurationError("faults are of multicast, which is left out")
         return ("tcp", "multicast") if has_tcp else ("multicast",)
     left_out = {
         *(() if has_tcp else ("tcp",)),
-        *(() if asked.has_multicast else ("multicast",)),
+        *(() if _has_multicast(asked) else ("multicast",)),
     }
     return tuple(link for link in LINKS if link not in left_out)

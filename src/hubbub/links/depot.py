@@ -76,6 +76,7 @@ class _Writer:
 
     mappings: dict[int, Mapping] = field(default_factory=dict)
     box: ReturnBox = field(default_factory=ReturnBox)
+    unanswered: int | None = None  # An offer that was taken, which its writer does not know yet.
 
 
 class Depot:
@@ -280,8 +281,15 @@ class Depot:
             except LinkError:
                 answer = _REFUSED
         self.refused += answer == _REFUSED
-        box = writer.box.fileno if answer == _TAKEN else None
-        self._link.send_note(key, _HEAD.pack(answer, number, 0), box)
+        if answer == _TAKEN:
+            self._accept(key, writer, number)
+        else:
+            self._link.send_note(key, _HEAD.pack(_REFUSED, number, 0))
+
+    def _accept(self, key: bytes, writer: _Writer, number: int) -> None:
+        """Say that an offer was taken, and where we give back; again later if it cannot be said."""
+        is_said = self._link.send_note(key, _HEAD.pack(_TAKEN, number, 0), writer.box.fileno)
+        writer.unanswered = None if is_said else number
 
     def _writer_of(self, key: bytes) -> _Writer | None:
         """Return what is known of a peer that writes; None: the system grants no more memory."""
@@ -320,20 +328,29 @@ class Depot:
         for key in [key for key in self._writers if key not in keys]:
             self.forget_writer(key)
 
+    def _unanswered(self) -> list[tuple[bytes, _Writer, int]]:
+        return [
+            (key, writer, writer.unanswered)
+            for key, writer in self._writers.items()
+            if writer.unanswered is not None
+        ]
+
     def advance(self, now: int) -> None:
         """Do what is due."""
         while self._retired and now >= self._retired[0][0]:
             self._unmap(*self._retired.popleft()[1:])
-        if self.stuck and now >= self._look_ns:
+        if now >= self._look_ns and (self.stuck or self._unanswered()):
             self._look_ns = now + _LOOK_AGAIN
             self.collect()
+            for key, writer, number in self._unanswered():
+                self._accept(key, writer, number)
         if self.is_full and now >= self._full_ns + STORE_PATIENCE:
             self._relieve(now)
 
     def deadline(self) -> int | None:
         """Return when `advance` has something to do."""
         times = [self._full_ns + STORE_PATIENCE] if self.is_full else []
-        if self.stuck:
+        if self.stuck or self._unanswered():
             times.append(self._look_ns)
         if self._retired:
             times.append(self._retired[0][0])

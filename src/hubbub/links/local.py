@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -76,9 +77,17 @@ class LocalLink(PipeLink[_LocalPipe]):
 
     name = LOCAL
 
-    def __init__(self, key: bytes, domain: int, channel: str, directory: Path) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        domain: int,
+        channel: str,
+        directory: Path,
+        may_meet: Callable[[bytes], bool] = lambda key: True,
+    ) -> None:
         place = crc32(channel.encode())
         super().__init__(key, _GREETING.pack(_MAGIC, _VERSION, domain, place, key))
+        self._may_meet = may_meet
         self._doubtful = Doubtful(self._epoll)
         self.notes: deque[Note] = deque()
         try:
@@ -87,15 +96,21 @@ class LocalLink(PipeLink[_LocalPipe]):
             self._epoll.close()
             raise
         self._epoll.register(self._meeting.fileno(), select.EPOLLIN)
-        for neighbour in self._meeting.neighbours():
+        for neighbour in self._neighbours():
             self._connect(neighbour)
 
     def look_around(self) -> None:
         """Connect again to whom no pipe leads, now and then; only one of the two does."""
         super().look_around()
-        for key in self._meeting.neighbours():
+        for key in self._neighbours():
             if self._key < key and key not in self._pipes and len(self._strangers) == 0:
                 self._connect(key)
+
+    def _neighbours(self) -> list[bytes]:
+        return [key for key in self._meeting.neighbours() if self._may_meet(key)]
+
+    def _is_welcome(self, key: bytes) -> bool:
+        return self._may_meet(key)
 
     def _connect(self, key: bytes) -> None:
         opened = self._meeting.connect(key)

@@ -161,7 +161,8 @@ class PipeLink(Generic[P]):
             return False
         key = greeting[size - KEY_BYTES : size]
         other = self._pipes.get(key)
-        if key == self._key or (other is not None and not self._is_preferred(pipe, key)):
+        is_surplus = other is not None and not self._is_preferred(pipe, key)
+        if key == self._key or is_surplus or not self._is_welcome(key):
             return False
         pipe.key = key
         pipe.source = self._make_source(pipe)
@@ -170,6 +171,10 @@ class PipeLink(Generic[P]):
             self.opened.append(pipe.source)
         else:
             self._discard(other)
+        return True
+
+    def _is_welcome(self, key: bytes) -> bool:
+        """Tell whether this node may be at the other end."""
         return True
 
     def _make_source(self, pipe: P) -> Pipes:

@@ -13,9 +13,9 @@ from hubbub.links.listening import ListenAt
 
 def links(
     links: Any = None, peers: Any = None, listen: Any = None, multicast: Any = True,
-    faults: Faults | None = None,
+    faults: Faults | None = None, **where: Any,
 ) -> tuple[str, ...]:  # fmt: skip
-    return choose_links(take_ways(links, peers, listen, multicast), faults)
+    return choose_links(take_ways(links, peers, listen, multicast, **where), faults)
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +35,12 @@ def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"links": ["local", "tcp"]}, ("local", "tcp")),
         ({"links": "tcp", "peers": ["h"]}, ("tcp",)),
         ({"links": ["local"], "multicast": False}, ("local",)),
+        ({"network": False}, ("inproc", "local")),
+        ({"network": False, "multicast": False}, ("inproc", "local")),
+        ({"network": False, "links": ["local"]}, ("local",)),
+        ({"registration": "local"}, ("inproc", "local")),
+        ({"registration": "local", "peers": "h"}, ("inproc", "local", "tcp")),
+        ({"registration": "network"}, ("inproc", "local", "multicast")),
         ({"faults": Faults(loss=0.1)}, ("multicast",)),
         ({"faults": Faults(loss=0.1), "peers": "h"}, ("tcp", "multicast")),
     ],
@@ -55,6 +61,13 @@ def test_tcp_is_used_where_it_is_asked_for(options: dict[str, Any], chosen: Any)
         ({"faults": Faults(loss=0.1), "multicast": False}, "faults are of multicast"),
         ({"links": ["tcp"], "faults": Faults(loss=0.1)}, "faults are of multicast; add it"),
         ({"multicast": None}, "multicast=None: give True or False"),
+        ({"network": 0}, "network=0: give True or False"),
+        ({"network": False, "links": ["local", "tcp"]}, "network=False: leave one of them out"),
+        ({"network": False, "peers": ["h"]}, "network=False: leave one of them out"),
+        ({"network": False, "faults": Faults(loss=0.1)}, "faults are of multicast"),
+        ({"registration": "udp"}, "registration='udp' is none of both, network, local"),
+        ({"registration": "network", "network": False}, "are of this host alone"),
+        ({"registration": "local", "links": ["multicast"]}, "do without it"),
         ({"peers": ["h:0"]}, "port '0' must be from 1 to 65535"),
         ({"peers": [7266]}, "peers=7266 is no text"),
         ({"listen": 65_536}, "listen=65536 must be a port from 0"),

@@ -135,6 +135,20 @@ def test_writer_does_not_wait_for_one_reader_when_another_keeps_up(
     assert writer.depot.has_room(Pipes((B, bytes(20)))), "the other one holds nothing"
 
 
+def test_answer_that_found_no_room_is_given_again(
+    ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = ends
+    with monkeypatch.context() as patch:
+        patch.setattr(reader.link, "send_note", lambda *note: False)
+        writer.depot.refer(PAYLOAD, Pipes((B,)))
+        until(ends, lambda: A in reader.depot._writers)
+    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
+    reader.depot.advance(reader.depot.deadline() or 0)
+    until(ends, lambda: writer.depot.refer(PAYLOAD, Pipes((B,))) is not None)
+    assert reader.depot.deadline() is None
+
+
 def test_ring_of_a_reader_that_is_none_is_refused_and_closed(ends: tuple[End, End]) -> None:
     writer, _ = ends
     inlet, outlet = os.pipe()

@@ -33,8 +33,10 @@ def directory() -> Iterator[Path]:
 def open_link(directory: Path) -> Iterator[Callable[..., LocalLink]]:
     links: list[LocalLink] = []
 
-    def open_one(key: bytes, domain: int = DOMAIN, channel: str = CHANNEL) -> LocalLink:
-        links.append(LocalLink(key, domain, channel, directory))
+    def open_one(
+        key: bytes, domain: int = DOMAIN, channel: str = CHANNEL, **options: Any
+    ) -> LocalLink:
+        links.append(LocalLink(key, domain, channel, directory, **options))
         return links[-1]
 
     yield open_one
@@ -67,6 +69,23 @@ def test_who_comes_later_connects_to_everybody_who_is_here(open_link: Any) -> No
     links = [open_link(key) for key in (B, A, C)]
     meet(*links)
     assert [link.statistics().pipes for link in links] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("keys", [(A, B), (B, A)])
+def test_who_may_not_be_met_yet_is_connected_to_later(open_link: Any, keys: Any) -> None:
+    known: set[bytes] = set()
+    one, other = open_link(keys[0], may_meet=known.__contains__), open_link(keys[1])
+    pump([one, other], lambda: not one._strangers and not other._strangers)
+    assert not one.opened and not one.statistics().pipes
+    known.add(keys[1])
+
+    def is_met() -> bool:
+        one.look_around()
+        other.look_around()
+        return bool(one.opened and other.opened)
+
+    pump([one, other], is_met)
+    assert one.statistics().pipes == other.statistics().pipes == 1
 
 
 @pytest.mark.parametrize("segment_bytes", [0, 1000])
