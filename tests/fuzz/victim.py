@@ -17,6 +17,7 @@ from hubbub.limits import (
     TOPICS_MAX,
 )
 from hubbub.protocol.core import Core
+from hubbub.protocol.incoming import EARLY_HEADER_BYTES
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.receiver import Receiver
 from hubbub.subjects import is_subject
@@ -121,7 +122,8 @@ def _peer_faults(peer: Peer) -> list[str]:
     subjects = declared.publications
     found = {
         "early": peer.early_bytes > 1 << 20,
-        "early sum": peer.early_bytes != sum(len(frame) for _, frame, _ in peer.early),
+        "early sum": peer.early_bytes
+        != sum(len(frame) or EARLY_HEADER_BYTES for _, frame, _ in peer.early),
         "name": len(peer.source.name) > NODE_NAME_BYTES_MAX,
         "control characters": any(ord(character) < 32 for character in peer.source.name),
         "patterns": len(declared.patterns) > PATTERNS_MAX,

@@ -31,7 +31,7 @@ from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
 from hubbub.wire.header import DATA, HEADER_BYTES, NAK, REFUSES, RELIABLE, STATUS, STREAMS, Header
 
 _EARLY_BYTES_MAX = 1 << 20
-_EARLY_HEADER_BYTES = 512
+EARLY_HEADER_BYTES = 512
 _ASKED_SPREAD = 10  # Above so many receivers, answers to a question are spread over a round trip.
 
 
@@ -137,7 +137,7 @@ class Incoming:
     def _keep_early(self, peer: Peer, header: Header, frame: bytes) -> None:
         # The grant that makes this frame ours may come by another socket a moment later; of one
         # that is for others it is enough to know then that it came.
-        size_bytes = len(frame) or _EARLY_HEADER_BYTES
+        size_bytes = len(frame) or EARLY_HEADER_BYTES
         if peer.early_bytes + size_bytes > _EARLY_BYTES_MAX or not self.interest.patterns:
             self.endpoint.drops["not_granted"] += 1
             return
