@@ -35,7 +35,7 @@ from hubbub.protocol.settings import Settings
 from hubbub.protocol.state import State
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
-from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Want
+from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Tail, Want
 from hubbub.wire.header import (
     CHANGE,
     DATA,
@@ -520,8 +520,9 @@ class Core:
         if self.incoming.wants_grant:
             self._renew_interest(now)
         is_tail_due = self.outgoing.advance(now, peers)
-        if is_tail_due or now >= self.discovery.heartbeat_ns:
-            self._send_heartbeat(now)
+        is_beat = now >= self.discovery.heartbeat_ns
+        if is_tail_due or is_beat:
+            self._tell_ends(now, is_beat=is_beat)
         if self.is_closing:
             self._advance_closing(now)
         self.due_ns = self._next_due(now, list(self.peers.values()))
@@ -561,13 +562,23 @@ class Core:
         elif policy == "resync":
             self.incoming.resync(peers, "nagging")
 
-    def _send_heartbeat(self, now: int) -> None:
-        self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
-        heartbeat = Heartbeat(
-            self.discovery.announcer.told, self.outgoing.flow.grtt_ns // US, self.outgoing.tails(),
-            self.register.index,
-        )  # fmt: skip
-        self.endpoint.send(None, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
+    def _tell_ends(self, now: int, *, is_beat: bool) -> None:
+        """Tell where the streams end, by the way that their frames take.
+
+        By a quicker one it would overtake them, and whoever hears of frames that are still to come
+        asks for them: half of what went by a pipe was repaired for nothing.
+        """
+        for destination, tails in self.outgoing.tails().items():
+            is_asking = any(tail.is_asking for tail in tails)
+            if is_asking or (is_beat and destination is None):
+                self._send_heartbeat(destination, tails)
+        if is_beat:
+            self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
+
+    def _send_heartbeat(self, destination: Address | None, tails: list[Tail]) -> None:
+        grtt_us = self.outgoing.flow.grtt_ns // US
+        heartbeat = Heartbeat(self.discovery.announcer.told, grtt_us, tails, self.register.index)
+        self.endpoint.send(destination, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
 
     def _advance_closing(self, now: int) -> None:
         """Say goodbye once all was sent; be closed once all was received or patience ends."""

@@ -5,7 +5,7 @@ from itertools import islice
 from hubbub.errors import ConfigurationError
 from hubbub.events import SlowConsumer
 from hubbub.limits import BUSY_WINDOW, MS, SECOND, TOPIC_FIRST, TOPICS_MAX, US
-from hubbub.protocol.burst import Burst
+from hubbub.protocol.burst import Address, Burst
 from hubbub.protocol.cache import Cache
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.flow import Flow, TokenBucket
@@ -173,17 +173,14 @@ class Outgoing:
             lost = Lost(peer.key, reason, lost_ranges, runs)
             self.endpoint.send(peer.reach, LOST, RELIABLE, control.encode_lost(lost))
 
-    def tails(self) -> list[Tail]:
-        """Return where the streams end, for heartbeats."""
-        return [
-            Tail(
-                stream,
-                sender.next_sequence,
-                min(len(sender.flow.receivers), 0xFFFF) if sender.flow is not None else 0,
-                sender.tail_ns is not None,
-            )
-            for stream, sender in self.senders.items()
-        ]
+    def tails(self) -> dict[Address | None, list[Tail]]:
+        """Return where the streams end, by the way that each takes; there is always the group."""
+        tails: dict[Address | None, list[Tail]] = {None: []}
+        for stream, sender in self.senders.items():
+            receivers = min(len(sender.flow.receivers), 0xFFFF) if sender.flow is not None else 0
+            tail = Tail(stream, sender.next_sequence, receivers, sender.tail_ns is not None)
+            tails.setdefault(sender.framer.destination, []).append(tail)
+        return tails
 
     def advance(self, now: int, peers: list[Peer]) -> bool:
         """Run timers; True when the ends of the streams must be told."""
