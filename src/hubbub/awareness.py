@@ -130,7 +130,7 @@ def _sequences(peer: Peer) -> dict[str, int]:
         topic.subject: (topic.expected or 1) - 1
         for receiver in peer.incoming.values()
         for topic in receiver.topics.values()
-        if topic.is_wanted
+        if topic.is_wanted and not topic.request
     }
 
 

@@ -71,6 +71,15 @@ NAK_BITMAP_BITS_MAX: Final = 16_384
 LOST_RUNS_MAX: Final = 1024  # Kept of one topic until its order comes to them.
 HELD_BYTES_MAX: Final = 4 << 20
 
+# History: what a topic keeps for those who come later. The newest message is kept at any size.
+HISTORY_MESSAGES_MAX: Final = 65_536
+HISTORY_BYTES_MAX: Final = 16 << 20
+REQUESTS_MAX: Final = (1 << 32) - 1
+REPLAYS_PER_PEER_MAX: Final = 4096  # Under way at one time; who asks for more gets what is new.
+REPLAY_MESSAGES_AT_ONCE: Final = 256  # So many wait to be sent beside what is new.
+REPLAY_BYTES_AT_ONCE: Final = 1 << 20
+JOINING_BYTES_MAX: Final = 64 << 20  # What is new waits at most so long for the history before it.
+
 # The retransmission cache, and the run tables that outlive the payloads in it.
 CACHE_BYTES_MAX: Final = 64 << 20
 CACHE_AGE: Final = 60 * SECOND

@@ -15,8 +15,8 @@ import msgspec
 
 from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
-from hubbub.errors import ClosedError, PayloadError
-from hubbub.limits import TIME_MAX
+from hubbub.errors import ClosedError, ConfigurationError, PayloadError
+from hubbub.limits import HISTORY_MESSAGES_MAX, TIME_MAX
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.driver import Driver
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def check_history(history: int, *, is_reliable: bool) -> None:
+    """Refuse a history that cannot be kept."""
+    if not isinstance(history, int) or isinstance(history, bool):
+        raise ConfigurationError(f"history={history!r} is not a whole number of messages")
+    if not 0 <= history <= HISTORY_MESSAGES_MAX:
+        raise ConfigurationError(f"history={history} is not between 0 and {HISTORY_MESSAGES_MAX}")
+    if history and not is_reliable:
+        raise ConfigurationError(f"history={history} needs reliable=True: it is served complete")
 
 
 class Publisher(Closing):
@@ -43,12 +53,14 @@ class Publisher(Closing):
         *,
         is_reliable: bool,
         kind: Any = None,
+        history: int = 0,
     ) -> None:
+        check_history(history, is_reliable=is_reliable)
         schema = schema_of(kind)
         core = driver.core
         topic: OutgoingTopic = driver.call(
             core.publish_on, subject, is_reliable=is_reliable,
-            schema_name=schema.name, schema_hash=schema.hash,
+            schema_name=schema.name, schema_hash=schema.hash, history=history,
         )  # fmt: skip
         self.subject = subject
         self.channel = driver.link.channel
@@ -66,8 +78,8 @@ class Publisher(Closing):
         """Publish a message; return how many receivers it is for (0: nobody, nothing was sent).
 
         A payload is bytes or another buffer (with `type=`, a value of the type), or a function that
-        makes it, which is called only if somebody wants the message. `time_ns` is when what it
-        tells of happened, if that is not now.
+        makes it, which is called only if somebody wants the message (or may want it later, with
+        `history`). `time_ns` is when what it tells of happened, if that is not now.
 
         Receivers are the other nodes that subscribe to the subject, and this one if it does. In a
         node's first 45 ms the message is kept until all have said what they want, and the count is
@@ -122,7 +134,8 @@ class Publisher(Closing):
 
     def _is_for_nobody(self) -> bool:
         topic = self._topic
-        return not topic.receivers and not topic.sinks and not self._sender.is_held
+        is_wanted = topic.receivers or topic.sinks or topic.history is not None
+        return not is_wanted and not self._sender.is_held
 
     def _refuse(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
         """Stand in for `publish` once closed, so that publishing need not look."""

@@ -30,7 +30,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
-    *("awareness", "neighbours", "schema", "statistics", "closing"),
+    *("awareness", "sinks", "neighbours", "schema", "statistics", "closing"),
 }
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}

@@ -190,12 +190,13 @@ class Core:
         is_reliable: bool = True,
         schema_name: str = "",
         schema_hash: int = 0,
+        history: int = 0,
     ) -> OutgoingTopic:
         """Return the topic of a subject that is published here from now on."""
         self.endpoint.now = now
         topic = self.outgoing.declare(
             now, subject, self.membership.known_peers(), is_reliable=is_reliable,
-            schema_name=schema_name, schema_hash=schema_hash,
+            schema_name=schema_name, schema_hash=schema_hash, history=history,
         )  # fmt: skip
         topic.publishers += 1
         if topic.publishers == 1:
@@ -209,6 +210,7 @@ class Core:
         self.endpoint.now = now
         topic.publishers -= 1
         if not topic.publishers:
+            topic.history = None
             self.state.publish_no_more(topic)
             self._topic_changed(now, topic)
 
@@ -228,6 +230,23 @@ class Core:
         self.endpoint.now = now
         if self.state.want_no_more(pattern):
             self._interest_changed(now)
+
+    def join(self, now: int, pattern: str, request: int, count: int = 0) -> None:
+        """Want what matches, and the history of it before: so many messages of each topic; 0: all.
+
+        Deliveries with this request are for who asks; `Joining` puts them in order with the others.
+        """
+        self.endpoint.now = now
+        self.state.want(pattern)
+        self.state.ask(request, pattern, count)
+        self._interest_changed(now)
+
+    def leave(self, now: int, pattern: str, request: int) -> None:
+        """Want neither any longer."""
+        self.endpoint.now = now
+        self.state.withdraw(request)
+        self.state.want_no_more(pattern)
+        self._interest_changed(now)
 
     def _renew_interest(self, now: int) -> None:
         """Ask all publishers anew what they owe us."""

@@ -405,6 +405,8 @@ class Framer:
         sequence = topic.next_sequence
         topic.next_sequence = sequence + 1
         self.messages += 1
+        if topic.history is not None:
+            topic.history.add((payload,), (published_ns,))
         if topic.sinks:
             self.loopback.append(Delivery(topic, sequence, [payload], [published_ns], 0, LOOPBACK))
         if topic.receivers:
@@ -512,6 +514,8 @@ class Framer:
     ) -> int:
         first = topic.next_sequence
         topic.next_sequence = first + len(payloads)
+        if topic.history is not None:
+            topic.history.add(payloads, times)
         if topic.sinks:
             self.loopback.append(Delivery(topic, first, payloads, times, received_ns, LOOPBACK))
         return first

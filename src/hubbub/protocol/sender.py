@@ -161,6 +161,8 @@ class Sender:
         if limit is not None and self.position + len(body) + FRAME_COST_BYTES + reserve > limit:
             return None
         topic.next_sequence += 1
+        if topic.history is not None:
+            topic.history.add((payload,), (published_ns,))
         framer.count_single(now, len(payload))
         sequence = self.next_sequence
         self.next_sequence = sequence + 1

@@ -17,13 +17,17 @@ from hubbub.limits import FRAME_COST_BYTES, MS, PIPE_FRAME_BYTES, US
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import DeliveredTopic, Delivery
 from hubbub.protocol.endpoint import Identity
+from hubbub.protocol.joining import Joining
+from hubbub.protocol.requests import write_request
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
 from hubbub.simulation.clocks import Clock
 from hubbub.simulation.network import Network
 from hubbub.simulation.world import World
+from hubbub.subjects import matches
 
 _READ_FRAMES_MAX: Final = 64  # Of one poll, as the shell's loop reads before it looks around.
 _BURSTS_PER_POLL: Final = 16
@@ -82,6 +86,9 @@ class SimulatedNode:
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
         self.core.endpoint.ways.has_group = host.has_group
         self.patterns: dict[str, int] = {}
+        self.request = 0  # Only a latecomer has one.
+        self.latecomers: list[Latecomer] = []
+        self._requests = 0
         self.topics: list[OutgoingTopic] = []
         self.published: dict[str, int] = {}  # Subjects, by how many publishers.
         self.is_alive = True
@@ -118,6 +125,16 @@ class SimulatedNode:
         """Return who this node is to others."""
         return self.core.endpoint.source
 
+    @property
+    def wanted(self) -> set[str]:
+        """Return the patterns of all its subscriptions."""
+        return {pattern for one in self.subscribers for pattern in one.patterns}
+
+    @property
+    def subscribers(self) -> "list[SimulatedNode | Latecomer]":
+        """Return all in this node that the ledger compares apart."""
+        return [self, *self.latecomers]
+
     # What the application does.
 
     def subscribe(self, pattern: str) -> None:
@@ -125,6 +142,22 @@ class SimulatedNode:
         self.ledger.subscribed(self, pattern)
         self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
         self.core.subscribe(self.now, pattern)
+        self._wake_at(self.world.now)
+
+    def join(self, pattern: str, count: int = 0) -> "Latecomer":
+        """Want what matches, and its history, for a subscription of its own."""
+        self._requests += 1
+        latecomer = Latecomer(self, pattern, self._requests, count)
+        self.latecomers.append(latecomer)
+        self.core.join(self.now, pattern, latecomer.request, count)
+        self._wake_at(self.world.now)
+        return latecomer
+
+    def leave(self, latecomer: "Latecomer") -> None:
+        """End such a subscription."""
+        self.latecomers.remove(latecomer)
+        self.core.leave(self.now, latecomer.pattern, latecomer.request)
+        self._drain()
         self._wake_at(self.world.now)
 
     def unsubscribe(self, pattern: str) -> None:
@@ -137,9 +170,11 @@ class SimulatedNode:
         self.ledger.unsubscribed(self)
         self._wake_at(self.world.now)
 
-    def publish_on(self, subject: str, *, is_reliable: bool = True) -> OutgoingTopic:
+    def publish_on(
+        self, subject: str, *, is_reliable: bool = True, history: int = 0
+    ) -> OutgoingTopic:
         """Begin to publish a subject."""
-        topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable)
+        topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable, history=history)
         self.ledger.declared(self, topic)
         if topic not in self.topics:
             self.topics.append(topic)
@@ -162,7 +197,8 @@ class SimulatedNode:
         """Publish as the shell does; False: the backlog is full, and a real publish would wait."""
         sender = self.core.outgoing.sender_of(topic)
         framer = sender.framer
-        if not framer.has_work and not topic.receivers and not topic.sinks and not sender.is_held:
+        is_wanted = topic.receivers or topic.sinks or topic.history is not None
+        if not framer.has_work and not is_wanted and not sender.is_held:
             self.core.outgoing.skip_message(topic)
             self.ledger.published(self, topic, payload, is_skipped=True)
             return True
@@ -355,9 +391,41 @@ class SimulatedNode:
         deliveries, events = self.core.deliveries, self.core.events
         count = len(deliveries) + len(events)
         for delivery in deliveries:
-            self.ledger.delivered(self, delivery)
+            self._hand_out(delivery)
         for event in events:
             self.ledger.reported(self, event)
         deliveries.clear()
         events.clear()
         return count
+
+    def _hand_out(self, delivery: Delivery) -> None:
+        """Give a run to those of our subscriptions that want it."""
+        subject, wanted = delivery.topic.subject, delivery.topic.request
+        for latecomer in self.latecomers:
+            if matches(latecomer.pattern, subject) and wanted in (0, latecomer.request):
+                latecomer.joining.take(delivery)
+        if not wanted and (self.patterns or not self.latecomers):
+            self.ledger.delivered(self, delivery)
+
+
+class Latecomer:
+    """A subscription that asked for history: the ledger compares what it gets apart."""
+
+    def __init__(self, node: SimulatedNode, pattern: str, request: int, count: int) -> None:
+        self.node = node
+        self.index = node.index
+        self.name = f"{node.name}/{request}"
+        self.pattern = pattern
+        self.request = request
+        self.patterns = {pattern: 1}
+        self.entry = write_request(request, count, pattern)  # As others are told.
+        self.joining = Joining(partial(node.ledger.delivered, self), self._refuse_gap)
+        # Where each topic was when we asked.
+        self.asked_at = {
+            place: publication.topic.next_sequence
+            for place, publication in node.ledger.publications.items()
+        }
+
+    def _refuse_gap(self, topic: DeliveredTopic, first: int, last: int) -> None:
+        text = f"{self.name}: no room to wait for {topic.subject} {first}..{last}"
+        self.node.world.fail(text)

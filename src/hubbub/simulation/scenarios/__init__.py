@@ -2,6 +2,7 @@
 
 from hubbub.simulation.scenarios import (
     discovery,
+    history,
     hosts,
     links,
     loss,
@@ -13,6 +14,6 @@ from hubbub.simulation.scenarios import (
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "discovery", "hosts", "links", "loss", "membership", "register", "swarm",
-    "traffic",
+    "SCENARIOS", "discovery", "history", "hosts", "links", "loss", "membership", "register",
+    "swarm", "traffic",
 ]  # fmt: skip
