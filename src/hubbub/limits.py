@@ -54,6 +54,7 @@ STATUS_WINDOW_SHARE: Final = 4  # A quarter window of news earns a STATUS.
 ACTIVE_SENDER: Final = 100 * MS
 SLOW: Final = 200 * MS
 SEND_TIMEOUT_S: Final = 5.0
+ACKNOWLEDGE_MS_MAX: Final = 60_000
 
 # Repair (RFC 5401, research in decision 0004).
 BACKOFF_FACTOR: Final = 4  # K

@@ -174,20 +174,23 @@ class Node(Closing):
         reliable: bool = True,
         type: Any = None,
         history: int = 0,
+        acknowledge_ms: float | None = None,
         channel: Connection | Channel | str | None = None,
         on_event: Listener | None = None,
     ) -> Publisher:
         """Return a publisher of a subject; several of one subject share its sequence.
 
         The last `history` messages are kept for those who come later and ask for them, as
-        `subscribe(history=True)` does; with 1 they get the last value.
+        `subscribe(history=True)` does; with 1 they get the last value. With `acknowledge_ms` each
+        `publish` waits, at most so long, and returns how many receivers have taken the message.
         """
         self._refuse_closed()
         check_subject(subject)
         connection = self._connection_of(channel, subject)
         publisher = Publisher(
-            self, connection.driver, subject, is_reliable=reliable, kind=type, history=history
-        )
+            self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
+            acknowledge_ms=acknowledge_ms,
+        )  # fmt: skip
         self._publishers[publisher] = True
         try:
             if on_event is not None:

@@ -5,6 +5,7 @@ once, in the caller's thread; a busy one when a burst is full, or by the I/O thr
 back time is over. 0.3 us a message on a busy stream.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
@@ -15,17 +16,35 @@ import msgspec
 
 from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
-from hubbub.errors import ClosedError, ConfigurationError, PayloadError
-from hubbub.limits import HISTORY_MESSAGES_MAX, TIME_MAX
+from hubbub.errors import ClosedError, ConfigurationError, HubbubError, PayloadError
+from hubbub.limits import ACKNOWLEDGE_MS_MAX, HISTORY_MESSAGES_MAX, TIME_MAX
 from hubbub.protocol.framing import CELLS
+from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.driver import Driver
+from hubbub.runtime.ownership import owns
 from hubbub.schema import schema_of
 
 if TYPE_CHECKING:
     from hubbub.node import Node
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def check_acknowledgement(acknowledge_ms: float | None, *, is_reliable: bool) -> None:
+    """Refuse a time that cannot be waited for."""
+    if acknowledge_ms is None:
+        return
+    if not isinstance(acknowledge_ms, int | float) or isinstance(acknowledge_ms, bool):
+        raise ConfigurationError(f"acknowledge_ms={acknowledge_ms!r} is not a number")
+    if not 0 < acknowledge_ms <= ACKNOWLEDGE_MS_MAX:
+        raise ConfigurationError(
+            f"acknowledge_ms={acknowledge_ms} must be more than 0 and at most {ACKNOWLEDGE_MS_MAX}"
+        )
+    if not is_reliable:
+        raise ConfigurationError(
+            f"acknowledge_ms={acknowledge_ms} needs reliable=True: best effort is not acknowledged"
+        )
 
 
 def check_history(history: int, *, is_reliable: bool) -> None:
@@ -54,7 +73,9 @@ class Publisher(Closing):
         is_reliable: bool,
         kind: Any = None,
         history: int = 0,
+        acknowledge_ms: float | None = None,
     ) -> None:
+        check_acknowledgement(acknowledge_ms, is_reliable=is_reliable)
         check_history(history, is_reliable=is_reliable)
         schema = schema_of(kind)
         core = driver.core
@@ -72,7 +93,9 @@ class Publisher(Closing):
         self._sender = core.outgoing.sender_of(topic)
         self._framer = self._sender.framer
         self._cells = self._framer.cells
-        self.publish = _express_of(self)  # type: ignore[method-assign]
+        self.acknowledge_ms = acknowledge_ms
+        if acknowledge_ms is None:
+            self.publish = _express_of(self)  # type: ignore[method-assign]
 
     def publish(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
         """Publish a message; return how many receivers it is for (0: nobody, nothing was sent).
@@ -85,22 +108,67 @@ class Publisher(Closing):
         node's first 45 ms the message is kept until all have said what they want, and the count is
         what is known so far. `flush` sends a busy stream at once, too. A reliable message waits
         while its receivers have no room, at most `send_timeout`, then raises `Backpressure`.
+
+        With `acknowledge_ms` it is sent at once, and the count is of those that have taken it: it
+        waits for that at most so long. An inline callback cannot wait, and raises.
         """
+        if self.acknowledge_ms is not None:
+            return self._publish_acknowledged(payload, time_ns)
         return self._publish_carefully(payload, flush, time_ns)
+
+    def _publish_acknowledged(self, payload: Any, at_ns: int | None) -> int:
+        """Publish, and wait for the receivers to say that they have it."""
+        assert self.acknowledge_ms is not None
+        driver = self._driver
+        if driver.loop.is_loop_thread() or owns(driver.lock):
+            raise HubbubError(
+                f"publishing on {self.subject} waits for acknowledgements, which an inline callback"
+                " or a signal handler keeps from coming: publish in another thread"
+            )
+        receipt = self._send_acknowledged(payload, at_ns)
+        if receipt is None:
+            return 0
+        try:
+            driver.wait(lambda: receipt.is_done, self.acknowledge_ms / 1000)
+        except BaseException:
+            receipt.is_done = True  # Nobody waits any more.
+            raise
+        return self._count_acknowledged(receipt)
+
+    def _send_acknowledged(self, payload: Any, at_ns: int | None) -> Receipt | None:
+        """Publish a message that is to be acknowledged; None: it is for nobody."""
+        made = self._make_payload(payload)
+        if made is None:
+            return None
+        framer = self._framer
+        if len(made) > framer.message_bytes_max or len(self._cells) >= framer.backlog_cells:
+            self._make_room(made)
+        if self._is_for_nobody() and self._skip():
+            return None
+        return self._driver.publish_acknowledged(self._topic, made, _time_of(at_ns))
+
+    def _count_acknowledged(self, receipt: Receipt) -> int:
+        taken = receipt.taken
+        if not receipt.is_done:
+            taken = self._driver.call(lambda _: self._driver.core.outgoing.receipts.close(receipt))
+        return taken + self._topic.listeners
 
     def _publish_carefully(self, payload: Any, is_flushing: bool, at_ns: int | None) -> int:
         """Publish what is more than bytes to append."""
+        made = self._make_payload(payload)
+        if made is None:
+            return 0
+        return self._publish_bytes(made, is_flushing, _time_of(at_ns))
+
+    def _make_payload(self, payload: Any) -> bytes | None:
+        """Make bytes of a payload; None: it need not be made, for nobody wants it."""
         if self._driver.closed_reason is not None:
-            return self._refuse(payload)
+            self._refuse(payload)
         if self._is_lazy(payload):
             if self._is_for_nobody() and self._skip():
-                return 0
+                return None
             payload = payload()
-        if type(payload) is not bytes:
-            payload = self._snapshot(payload)
-        if at_ns is not None:
-            _check_time(at_ns)
-        return self._publish_bytes(payload, is_flushing, wall_ns() if at_ns is None else at_ns)
+        return payload if type(payload) is bytes else self._snapshot(payload)
 
     def _publish_bytes(self, payload: bytes, is_flushing: bool, published_ns: int) -> int:
         """Publish where something is to be decided: to wait, to send now, or not at all."""
@@ -150,7 +218,22 @@ class Publisher(Closing):
             driver.loop.need()
             while not driver.has_room(framer):
                 await driver.changes.wait_async(lambda: driver.has_room(framer))
-        return self.publish(payload)
+        if self.acknowledge_ms is None:
+            return self.publish(payload)
+        receipt = self._send_acknowledged(payload, None)
+        if receipt is None:
+            return 0
+        driver.loop.need()
+        try:
+            async with asyncio.timeout(self.acknowledge_ms / 1000):
+                while not receipt.is_done and driver.closed_reason is None:
+                    await driver.changes.wait_async(lambda: receipt.is_done)
+        except TimeoutError:
+            pass
+        except BaseException:
+            receipt.is_done = True  # Nobody waits any more.
+            raise
+        return self._count_acknowledged(receipt)
 
     def flush(self) -> None:
         """Send what is held back now."""
@@ -269,10 +352,16 @@ class Publisher(Closing):
         return True
 
 
-def _check_time(time_ns: int) -> None:
-    """Refuse a time that no frame can carry; found out later, it would end the stream."""
+def _time_of(time_ns: int | None) -> int:
+    """Return when a message was published.
+
+    A time that no frame can carry is refused; found out later, it would end the stream.
+    """
+    if time_ns is None:
+        return wall_ns()
     if not isinstance(time_ns, int) or not 0 <= time_ns <= TIME_MAX:
         raise PayloadError(f"time_ns={time_ns!r} is none: give nanoseconds since 1970, an int")
+    return time_ns
 
 
 def _express_of(publisher: Publisher) -> Callable[..., int]:

@@ -98,10 +98,6 @@ class Core:
         self.incoming = Incoming(
             self.endpoint, self.interest, self.register, window, body_bytes_max
         )
-        self.outgoing = Outgoing(
-            self.endpoint, frame_bytes_max, burst_bytes_max,
-            first_frame=first_frame, first_message=first_message,
-        )  # fmt: skip
         self.discovery = Discovery(
             now, random, self.state, self._introduction,
             lambda address, body: self.endpoint.send(address, HELLO, 0, body),
@@ -109,6 +105,10 @@ class Core:
             int(settings.heartbeat_ms * MS),
         )  # fmt: skip
         self.peers = self.register.peers = self.discovery.peers
+        self.outgoing = Outgoing(
+            self.endpoint, frame_bytes_max, burst_bytes_max, self.peers,
+            first_frame=first_frame, first_message=first_message,
+        )  # fmt: skip
         self._hold(is_held=True)
         self.matches = Matches(self.endpoint, self.state)
         self.membership = Membership(
@@ -443,6 +443,7 @@ class Core:
             return False
         if self.endpoint.link is MULTICAST:
             peer.grouped_ns = now
+        self.outgoing.receipts.welcome(peer)
         peer.hear_of(heartbeat.version, now)
         self._take_index(now, peer, heartbeat.node_index)
         for tail in heartbeat.tails:
@@ -505,9 +506,11 @@ class Core:
         return True
 
     def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        self.outgoing.receipts.welcome(peer)
         return self.membership.take_hello(now, peer, body)
 
     def _take_change(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        self.outgoing.receipts.welcome(peer)
         return self.membership.take_change(now, peer, body)
 
     def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
@@ -617,6 +620,8 @@ class Core:
 
     def _changed(self, now: int) -> None:
         """Who is here, or who receives what, has changed: look at every timer."""
+        if self.outgoing.receipts.open:
+            self.outgoing.receipts.look()
         self.due_ns = min(self.due_ns, now)
 
 

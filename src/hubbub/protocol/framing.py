@@ -162,6 +162,11 @@ class Framer:
             self.large_bytes += len(payload)
         self.cells += (topic, payload, published_ns)
 
+    def count_pending(self, topic: OutgoingTopic) -> int:
+        """Return how many messages of a topic wait to be framed."""
+        behind = self.behind.get(topic, ())
+        return self.cells[::CELLS].count(topic) + len(behind) // CELLS
+
     def is_ready(self, now: int) -> bool:
         """Tell whether a burst should be made now."""
         if self.large or self.large_bytes >= REFERRED_BYTES_AT_ONCE:

@@ -13,6 +13,7 @@ from hubbub.protocol.framing import Framer
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.history import History
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.receipts import Receipts
 from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
@@ -39,8 +40,8 @@ class Outgoing:
     """Everything this node sends as a publisher on one channel."""
 
     def __init__(
-        self, endpoint: Endpoint, frame_bytes_max: int, burst_bytes_max: int, *,
-        first_frame: int = 1, first_message: int = 1,
+        self, endpoint: Endpoint, frame_bytes_max: int, burst_bytes_max: int,
+        peers: dict[bytes, Peer], *, first_frame: int = 1, first_message: int = 1,
     ) -> None:  # fmt: skip
         settings = endpoint.settings
         self.endpoint = endpoint
@@ -63,6 +64,7 @@ class Outgoing:
         assert self.reliable.flow is not None and self.reliable.cache is not None
         self.flow = self.reliable.flow
         self.cache = self.reliable.cache
+        self.receipts = Receipts(endpoint, self.reliable, peers)
         self.replays = Replays(self.reliable, self._numbers)
         self.grants = Grants(
             self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES,
@@ -131,6 +133,8 @@ class Outgoing:
         burst = self.reliable.next_burst(now, received_ns, is_fresh=is_fresh)
         if self.replays.by_peer:
             self.replays.feed()
+        if self.receipts.open:
+            self.receipts.look()
         if burst is None and is_fresh:
             burst = self.best_effort.next_burst(now, received_ns)
         for sender in self.senders.values():
@@ -165,6 +169,8 @@ class Outgoing:
         if was_slow and not state.is_slow:
             self.endpoint.counters["slow_recovered"] += 1
         sender.acknowledged()
+        if self.receipts.open:
+            self.receipts.look()
         if self.replays.by_peer and self.replays.settle(peer, state.contiguous, status.nonce):
             self.grants.repeat(now, peer)
 

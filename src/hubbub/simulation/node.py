@@ -20,6 +20,7 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic, Delivery
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.joining import Joining
+from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.requests import write_request
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
@@ -210,6 +211,14 @@ class SimulatedNode:
         self.ledger.published(self, topic, payload, is_skipped=False)
         self._wake_at(self.world.now)
         return True
+
+    def publish_acknowledged(self, topic: OutgoingTopic, payload: bytes) -> Receipt:
+        """Publish a message whose receivers shall say that they have it."""
+        wall_ns = self.now + self.core.endpoint.wall_offset_ns
+        receipt = self.core.outgoing.receipts.publish(topic, payload, wall_ns)
+        self.ledger.published(self, topic, payload, is_skipped=False)
+        self._wake_at(self.world.now)
+        return receipt
 
     def _publish_single(self, topic: OutgoingTopic, payload: bytes, wall_ns: int) -> bool:
         """Send at once, in the caller's thread, if the stream is quiet and the host is free."""

@@ -1,6 +1,7 @@
 """The scenarios, a room a subject; each is one small function of a stage."""
 
 from hubbub.simulation.scenarios import (
+    acknowledged,
     discovery,
     history,
     hosts,
@@ -14,6 +15,6 @@ from hubbub.simulation.scenarios import (
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "discovery", "history", "hosts", "links", "loss", "membership", "register",
-    "swarm", "traffic",
+    "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "links", "loss", "membership",
+    "register", "swarm", "traffic",
 ]  # fmt: skip
