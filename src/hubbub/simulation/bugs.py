@@ -450,3 +450,9 @@ def acknowledged_by_any_status(sound: Method) -> Method:
             receipt.target = 0
 
     return look_at
+
+
+@_bug(Flow, "_patience_ends", "stopped_receiver")
+def waited_for_four_times_as_long(sound: Method) -> Method:
+    """Hold up a group for more than `slow_ms`."""
+    return lambda self, state: sound(self, state) + 3 * self.slow_ns

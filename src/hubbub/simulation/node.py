@@ -26,9 +26,10 @@ from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
 from hubbub.simulation.clocks import Clock
-from hubbub.simulation.network import Network
+from hubbub.simulation.network import KIND_OFFSET, Network
 from hubbub.simulation.world import World
 from hubbub.subjects import matches
+from hubbub.wire.header import DATA, SEGMENT
 
 _READ_FRAMES_MAX: Final = 64  # Of one poll, as the shell's loop reads before it looks around.
 _BURSTS_PER_POLL: Final = 16
@@ -44,7 +45,7 @@ class Host:
     frame_bytes_max: int = 1400
     burst_bytes_max: int = 0
     buffer_bytes: int = _BUFFER_BYTES
-    read_ns: int = 2 * US  # To take in one frame.
+    read_ns: int = 2 * US  # To take in one frame; on a slow host, one of data.
     drift_ppm: int = 0
     clock_start_ns: int = 0
     stall: float = 0.0  # Chance that the next poll comes late...
@@ -333,21 +334,25 @@ class SimulatedNode:
 
     def _read(self) -> int:
         """Take a burst of datagrams out of the socket buffer, joined as the kernel joins them."""
-        count = 0
+        count = cost_ns = 0
         while self._buffer and count < _READ_FRAMES_MAX:
             frame, source = self._buffer.popleft()
             run = [frame]
             if self.host.burst_bytes_max:
                 self._join(run, source)
             count += len(run)
+            is_data = frame[KIND_OFFSET] in (DATA, SEGMENT)
+            cost_ns += len(run) * (self.host.read_ns if is_data else self._read_control_ns)
             self._buffered_bytes -= sum(map(len, run)) + len(run) * FRAME_COST_BYTES
             segment_bytes = len(frame) if len(run) > 1 else 0
             self.core.receive(self.now, b"".join(run), segment_bytes, source)
         if count:
-            self._late_until_ns = max(
-                self._late_until_ns, self.world.now + count * self.host.read_ns
-            )
+            self._late_until_ns = max(self._late_until_ns, self.world.now + cost_ns)
         return count
+
+    @property
+    def _read_control_ns(self) -> int:
+        return min(self.host.read_ns, 2 * US)
 
     def _join(self, run: list[bytes], source: Address) -> None:
         size = len(run[0])

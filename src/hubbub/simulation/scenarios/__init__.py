@@ -5,6 +5,7 @@ from hubbub.simulation.scenarios import (
     discovery,
     history,
     hosts,
+    isolation,
     links,
     loss,
     membership,
@@ -15,6 +16,6 @@ from hubbub.simulation.scenarios import (
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "links", "loss", "membership",
-    "register", "swarm", "traffic",
+    "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "isolation", "links", "loss",
+    "membership", "register", "swarm", "traffic",
 ]  # fmt: skip

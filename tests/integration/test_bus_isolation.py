@@ -1,0 +1,80 @@
+"""One subscriber stops: the others get everything, and whoever publishes goes on.
+
+How much of their speed they keep is measured by `python -m benchmarks.stopped` and shown exactly by
+the simulator's scenario `stopped_receiver`; here it is that they go on at all, with real processes.
+"""
+
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from hubbub import Message, SlowConsumer
+from tests.integration.bus import Events, Place, acting, fresh_place, hear, say, wait_until
+
+MESSAGES = 20_000
+LINKS = [["multicast"], ["local", "multicast"], ["local"]]
+
+
+def follow(place: list[Any], links: list[str], count: int) -> None:
+    """Receive numbered messages; tell whether they are complete and in order."""
+    with Place(*place).open("follower", links=links) as node:
+        subscription = node.subscribe("/numbers", queue=2 * count)
+        say("ready")
+        numbers = [message.sequence for _, message in zip(range(count), subscription, strict=False)]
+        say(numbers == list(range(1, count + 1)))
+        hear()
+
+
+@pytest.mark.parametrize("links", LINKS, ids="+".join)
+@pytest.mark.parametrize("size", [500, 20_000])
+def test_stopped_process_holds_up_nobody_else(links: list[str], size: int) -> None:
+    place, heard = fresh_place(), Events()
+    count = MESSAGES * 500 // size
+    options = {"links": links, "peer_timeout_ms": 120_000, "cache_bytes": 1 << 20}
+    with (
+        acting(follow, place, links, count) as stopped,
+        acting(follow, place, links, count) as one,
+        acting(follow, place, links, count) as two,
+        place.open("p", on_event=heard, **options) as node,
+    ):
+        assert stopped.hear() == one.hear() == two.hear() == "ready"
+        publisher = node.publisher("/numbers")
+        assert publisher.wait_for_subscribers(3, 30)
+        stopped.signal(signal.SIGSTOP)
+        for _ in range(count):
+            publisher.publish(bytes(size))
+        publisher.flush()
+        assert one.hear(60) is True and two.hear(60) is True
+        left_behind = heard.of(SlowConsumer)
+        assert len(left_behind) == 1 and left_behind[0].policy == "left_behind"
+
+
+@pytest.mark.parametrize("links", [["multicast"], ["local", "multicast"]], ids="+".join)
+def test_callback_that_blocks_holds_up_neither_its_process_nor_another(links: list[str]) -> None:
+    place, count, release = fresh_place(), 5_000, threading.Event()
+    seen: list[int] = []
+
+    def block(message: Message) -> None:
+        release.wait(60)
+
+    with (
+        acting(follow, place, links, count) as elsewhere,
+        place.open("p", links=links) as node,
+        place.open("s", links=links) as other,
+    ):
+        assert elsewhere.hear() == "ready"
+        for subscriber in (node, other):
+            subscriber.subscribe("/numbers", block, queue=10)
+        other.subscribe("/numbers", lambda message: seen.append(message.sequence), queue=2 * count)
+        own = node.subscribe("/numbers", queue=2 * count)
+        publisher = node.publisher("/numbers")
+        assert publisher.wait_for_subscribers(2, 30)
+        for _ in range(count):
+            publisher.publish(bytes(200))
+        publisher.flush()
+        assert elsewhere.hear(60) is True
+        wait_until(lambda: len(seen) == count and own.pending == count)
+        assert seen == list(range(1, count + 1))
+        release.set()
