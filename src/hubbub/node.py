@@ -175,6 +175,7 @@ class Node(Closing):
         type: Any = None,
         history: int = 0,
         acknowledge_ms: float | None = None,
+        on_slow: str = "drop",
         channel: Connection | Channel | str | None = None,
         on_event: Listener | None = None,
     ) -> Publisher:
@@ -183,13 +184,15 @@ class Node(Closing):
         The last `history` messages are kept for those who come later and ask for them, as
         `subscribe(history=True)` does; with 1 they get the last value. With `acknowledge_ms` each
         `publish` waits, at most so long, and returns how many receivers have taken the message.
+        A receiver that cannot keep up is left behind after `slow_ms`, and may lose messages; with
+        `on_slow="block"` this publisher then waits for it, at most `send_timeout`.
         """
         self._refuse_closed()
         check_subject(subject)
         connection = self._connection_of(channel, subject)
         publisher = Publisher(
             self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
-            acknowledge_ms=acknowledge_ms,
+            acknowledge_ms=acknowledge_ms, on_slow=on_slow,
         )  # fmt: skip
         self._publishers[publisher] = True
         try:

@@ -16,7 +16,7 @@ import msgspec
 
 from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
-from hubbub.errors import ClosedError, ConfigurationError, HubbubError, PayloadError
+from hubbub.errors import Backpressure, ClosedError, ConfigurationError, HubbubError, PayloadError
 from hubbub.limits import ACKNOWLEDGE_MS_MAX, HISTORY_MESSAGES_MAX, TIME_MAX
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.receipts import Receipt
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def check_slow(on_slow: str, *, is_reliable: bool) -> None:
+    """Refuse a way to treat slow receivers that there is not."""
+    if on_slow not in ("drop", "block"):
+        raise ConfigurationError(f"on_slow={on_slow!r}: choose one of drop, block")
+    if on_slow == "block" and not is_reliable:
+        raise ConfigurationError("on_slow='block' needs reliable=True: best effort never waits")
 
 
 def check_acknowledgement(acknowledge_ms: float | None, *, is_reliable: bool) -> None:
@@ -74,7 +82,9 @@ class Publisher(Closing):
         kind: Any = None,
         history: int = 0,
         acknowledge_ms: float | None = None,
+        on_slow: str = "drop",
     ) -> None:
+        check_slow(on_slow, is_reliable=is_reliable)
         check_acknowledgement(acknowledge_ms, is_reliable=is_reliable)
         check_history(history, is_reliable=is_reliable)
         schema = schema_of(kind)
@@ -93,8 +103,10 @@ class Publisher(Closing):
         self._sender = core.outgoing.sender_of(topic)
         self._framer = self._sender.framer
         self._cells = self._framer.cells
+        self._is_closed = False
         self.acknowledge_ms = acknowledge_ms
-        if acknowledge_ms is None:
+        self.on_slow = on_slow
+        if acknowledge_ms is None and on_slow != "block":
             self.publish = _express_of(self)  # type: ignore[method-assign]
 
     def publish(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
@@ -112,9 +124,30 @@ class Publisher(Closing):
         With `acknowledge_ms` it is sent at once, and the count is of those that have taken it: it
         waits for that at most so long. An inline callback cannot wait, and raises.
         """
+        if self._is_behind():
+            self._wait_for_slow()
         if self.acknowledge_ms is not None:
             return self._publish_acknowledged(payload, time_ns)
         return self._publish_carefully(payload, flush, time_ns)
+
+    def _is_behind(self) -> bool:
+        """Tell whether we must wait for a receiver that was left behind."""
+        core = self._driver.core
+        return self.on_slow == "block" and core.outgoing.is_waiting_for(self._topic, core.peers)
+
+    def _wait_for_slow(self) -> None:
+        """Wait until receivers that were left behind have caught up; raise if they do not."""
+        driver, timeout_s = self._driver, self._driver.core.settings.send_timeout
+        driver.publishing_paused()
+        if not driver.wait(lambda: not self._is_behind(), timeout_s):
+            raise self._not_caught_up()
+
+    def _not_caught_up(self) -> Backpressure:
+        timeout_s = self._driver.core.settings.send_timeout
+        return Backpressure(
+            f"a receiver of {self.subject} was left behind and did not catch up within"
+            f" send_timeout={timeout_s} s; this message was not sent"
+        )
 
     def _publish_acknowledged(self, payload: Any, at_ns: int | None) -> int:
         """Publish, and wait for the receivers to say that they have it."""
@@ -162,7 +195,7 @@ class Publisher(Closing):
 
     def _make_payload(self, payload: Any) -> bytes | None:
         """Make bytes of a payload; None: it need not be made, for nobody wants it."""
-        if self._driver.closed_reason is not None:
+        if self._is_closed or self._driver.closed_reason is not None:
             self._refuse(payload)
         if self._is_lazy(payload):
             if self._is_for_nobody() and self._skip():
@@ -218,6 +251,8 @@ class Publisher(Closing):
             driver.loop.need()
             while not driver.has_room(framer):
                 await driver.changes.wait_async(lambda: driver.has_room(framer))
+        if self._is_behind():
+            await self._wait_for_slow_async()
         if self.acknowledge_ms is None:
             return self.publish(payload)
         receipt = self._send_acknowledged(payload, None)
@@ -234,6 +269,17 @@ class Publisher(Closing):
             receipt.is_done = True  # Nobody waits any more.
             raise
         return self._count_acknowledged(receipt)
+
+    async def _wait_for_slow_async(self) -> None:
+        driver = self._driver
+        driver.publishing_paused()
+        driver.loop.need()
+        try:
+            async with asyncio.timeout(driver.core.settings.send_timeout):
+                while self._is_behind() and driver.closed_reason is None:
+                    await driver.changes.wait_async(lambda: not self._is_behind())
+        except TimeoutError:
+            raise self._not_caught_up() from None
 
     def flush(self) -> None:
         """Send what is held back now."""
@@ -288,6 +334,7 @@ class Publisher(Closing):
 
     def close_from_node(self) -> bool:
         """End because the node or channel ends, which others hear anyway; False: it was closed."""
+        self._is_closed = True
         self.publish = self._refuse  # type: ignore[method-assign]
         return self._node._forget_publisher(self)
 

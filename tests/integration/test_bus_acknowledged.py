@@ -145,6 +145,10 @@ def test_coroutine_awaits_the_acknowledgements(place: Place) -> None:
         assert asyncio.run(publish(publisher)) == [1] * 5
         assert len(take(subscription, 5)) == 5
         asyncio.run(give_up(publisher))
+        closed = node.publisher("/a", acknowledge_ms=PATIENT_MS)
+        closed.close()
+        with pytest.raises(hubbub.ClosedError):
+            asyncio.run(closed.publish_async(b"x"))
         assert publisher.publish(b"last") == 1
         receipts = node.channels[0].driver.core.outgoing.receipts
         assert receipts.open == [] and not receipts.sender.is_awaited

@@ -4,14 +4,25 @@ How much of their speed they keep is measured by `python -m benchmarks.stopped` 
 the simulator's scenario `stopped_receiver`; here it is that they go on at all, with real processes.
 """
 
+import asyncio
 import signal
 import threading
 from typing import Any
 
 import pytest
 
-from hubbub import Message, SlowConsumer
-from tests.integration.bus import Events, Place, acting, fresh_place, hear, say, wait_until
+from hubbub import Backpressure, ConfigurationError, Message, Publisher, SlowConsumer
+from tests.integration.bus import (
+    Events,
+    Place,
+    acting,
+    fresh_place,
+    hear,
+    payloads,
+    say,
+    take,
+    wait_until,
+)  # fmt: skip
 
 MESSAGES = 20_000
 LINKS = [["multicast"], ["local", "multicast"], ["local"]]
@@ -49,6 +60,62 @@ def test_stopped_process_holds_up_nobody_else(links: list[str], size: int) -> No
         assert one.hear(60) is True and two.hear(60) is True
         left_behind = heard.of(SlowConsumer)
         assert len(left_behind) == 1 and left_behind[0].policy == "left_behind"
+
+
+def publish_until_refused(publisher: Publisher, count: int) -> int:
+    for published in range(count):
+        try:
+            publisher.publish(bytes(5000))
+        except Backpressure:
+            return published
+    return count
+
+
+@pytest.mark.parametrize("links", LINKS, ids="+".join)
+def test_publisher_that_blocks_waits_for_a_stopped_process_and_others_of_its_node_go_on(
+    links: list[str],
+) -> None:
+    place, count = fresh_place(), MESSAGES
+    options = {"links": links, "peer_timeout_ms": 120_000, "send_timeout": 1.0}
+    with (
+        acting(follow, place, links, count) as stopped,
+        place.open("p", **options) as node,
+        place.open("s", links=links) as other,
+    ):
+        assert stopped.hear() == "ready"
+        publisher = node.publisher("/numbers", on_slow="block")
+        assert publisher.wait_for_subscribers(1, 30)
+        stopped.signal(signal.SIGSTOP)
+        published = publish_until_refused(publisher, count)
+        assert published < count
+        with pytest.raises(Backpressure, match="did not catch up within send_timeout="):
+            asyncio.run(publisher.publish_async(b"x"))
+        beside = other.subscribe("/beside")
+        going_on = node.publisher("/beside")
+        assert going_on.wait_for_subscribers(1, 30)
+        for number in range(500):
+            going_on.publish(b"%d" % number)
+        assert payloads(take(beside, 500)) == [b"%d" % number for number in range(500)]
+        stopped.signal(signal.SIGCONT)
+        wait_until(lambda: not any(one.is_slow for one in publisher.subscribers()))
+        for _ in range(published, count):
+            publisher.publish(bytes(500))
+        publisher.flush()
+        assert stopped.hear(60) is True
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"on_slow": "wait"}, "on_slow='wait': choose one of drop, block"),
+        ({"on_slow": "block", "reliable": False}, "on_slow='block' needs reliable=True"),
+    ],
+)
+def test_treatment_of_slow_receivers_that_there_is_not_is_refused(
+    options: dict[str, Any], text: str
+) -> None:
+    with fresh_place().open("p") as node, pytest.raises(ConfigurationError, match=text):
+        node.publisher("/a", **options)
 
 
 @pytest.mark.parametrize("links", [["multicast"], ["local", "multicast"]], ids="+".join)

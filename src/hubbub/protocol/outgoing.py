@@ -116,6 +116,14 @@ class Outgoing:
         self.grants.add_topic(now, topic, peers)
         return topic
 
+    def is_waiting_for(self, topic: OutgoingTopic, peers: dict[bytes, Peer]) -> bool:
+        """Tell whether a receiver of a topic was left behind, and has not caught up yet."""
+        for key in self.flow.slow:
+            peer = peers.get(key)
+            if peer is not None and topic.number in peer.debt.owed:
+                return True
+        return False
+
     def sender_of(self, topic: OutgoingTopic) -> Sender:
         """Return the stream that carries a topic."""
         return self.reliable if topic.is_reliable else self.best_effort
