@@ -21,7 +21,8 @@ from hubbub.simulation.world import World
 from hubbub.subjects import Matcher
 
 if TYPE_CHECKING:
-    from hubbub.simulation.node import Latecomer, SimulatedNode
+    from hubbub.simulation.latecomer import Latecomer
+    from hubbub.simulation.node import SimulatedNode
 
     Subscriber: TypeAlias = SimulatedNode | Latecomer
 

@@ -17,15 +17,14 @@ from hubbub.limits import FRAME_COST_BYTES, MS, PIPE_FRAME_BYTES, US
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.core import Core
-from hubbub.protocol.delivery import DeliveredTopic, Delivery
+from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.endpoint import Identity
-from hubbub.protocol.joining import Joining
 from hubbub.protocol.receipts import Receipt
-from hubbub.protocol.requests import write_request
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
 from hubbub.simulation.clocks import Clock
+from hubbub.simulation.latecomer import Latecomer
 from hubbub.simulation.network import KIND_OFFSET, Network
 from hubbub.simulation.world import World
 from hubbub.subjects import matches
@@ -146,7 +145,7 @@ class SimulatedNode:
         self.core.subscribe(self.now, pattern)
         self._wake_at(self.world.now)
 
-    def join(self, pattern: str, count: int = 0) -> "Latecomer":
+    def join(self, pattern: str, count: int = 0) -> Latecomer:
         """Want what matches, and its history, for a subscription of its own."""
         self._requests += 1
         latecomer = Latecomer(self, pattern, self._requests, count)
@@ -155,7 +154,7 @@ class SimulatedNode:
         self._wake_at(self.world.now)
         return latecomer
 
-    def leave(self, latecomer: "Latecomer") -> None:
+    def leave(self, latecomer: Latecomer) -> None:
         """End such a subscription."""
         self.latecomers.remove(latecomer)
         self.core.leave(self.now, latecomer.pattern, latecomer.request)
@@ -420,26 +419,3 @@ class SimulatedNode:
                 latecomer.joining.take(delivery)
         if not wanted and (self.patterns or not self.latecomers):
             self.ledger.delivered(self, delivery)
-
-
-class Latecomer:
-    """A subscription that asked for history: the ledger compares what it gets apart."""
-
-    def __init__(self, node: SimulatedNode, pattern: str, request: int, count: int) -> None:
-        self.node = node
-        self.index = node.index
-        self.name = f"{node.name}/{request}"
-        self.pattern = pattern
-        self.request = request
-        self.patterns = {pattern: 1}
-        self.entry = write_request(request, count, pattern)  # As others are told.
-        self.joining = Joining(partial(node.ledger.delivered, self), self._refuse_gap)
-        # Where each topic was when we asked.
-        self.asked_at = {
-            place: publication.topic.next_sequence
-            for place, publication in node.ledger.publications.items()
-        }
-
-    def _refuse_gap(self, topic: DeliveredTopic, first: int, last: int) -> None:
-        text = f"{self.name}: no room to wait for {topic.subject} {first}..{last}"
-        self.node.world.fail(text)

@@ -5,7 +5,8 @@ from itertools import combinations
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.settings import Settings
 from hubbub.simulation.checkers import Publication, place_of
-from hubbub.simulation.node import Latecomer, SimulatedNode
+from hubbub.simulation.latecomer import Latecomer
+from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
 
