@@ -3,7 +3,7 @@
 from functools import cache
 from itertools import count
 from random import Random, SystemRandom
-from time import monotonic, monotonic_ns
+from time import monotonic, monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from hubbub import neighbours
@@ -204,7 +204,7 @@ class Connection:
         passed = (sink._replace(is_nearby=True) for sinks in nearby for sink in sinks)
         topic.sinks = (*own, *passed)
         for sink in topic.sinks:
-            replayed = sink.replay(topic, self.driver.core.endpoint.received_ns)
+            replayed = sink.replay(topic, time_ns())
             if replayed is not None:
                 self.driver.core.deliveries.append(replayed)
 

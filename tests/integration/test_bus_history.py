@@ -1,5 +1,7 @@
 """History: who comes later and asks gets the last messages first, over every link, and once."""
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -182,6 +184,20 @@ def test_subscription_with_history_ends_like_any_other(place: Place) -> None:
             wait_until(lambda: not publisher.is_connected)
         typed = other.subscribe("/a", history=True, callback=lambda message: None)
         typed.close()
+
+
+def test_command_prints_what_was_kept_before_what_is_new(place: Place) -> None:
+    command = [sys.executable, "-m", "hubbub", "sub", "/a", "--history", "-n", "2", "--raw"]
+    with hubbub.open("p", domain=place.domain, interface="127.0.0.1") as node:
+        publisher = node.publisher("/a", history=1)
+        publisher.publish(b"kept ")
+        wait_until(lambda: publisher.sequence == 1)
+        with subprocess.Popen(
+            [*command, "--domain", place.domain, "--interface", "127.0.0.1"], stdout=subprocess.PIPE
+        ) as process:
+            assert publisher.wait_for_subscribers(1, DEADLINE_S)
+            publisher.publish(b"new")
+            assert process.communicate(timeout=DEADLINE_S)[0] == b"kept new"
 
 
 @pytest.mark.parametrize(

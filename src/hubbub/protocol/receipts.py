@@ -81,6 +81,7 @@ class Receipts:
     def close(self, receipt: Receipt) -> int:
         """Wait no longer; return how many took the message. Who did not is skipped from now on."""
         self.look()
+        self.skipped &= self.peers.keys()
         for key in sorted(receipt.awaited):
             peer = self.peers.get(key)
             if peer is not None and key not in self.skipped:
