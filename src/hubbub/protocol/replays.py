@@ -11,6 +11,7 @@ subscription which did not ask, and its order would be in the way.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from hubbub.limits import REPLAY_BYTES_AT_ONCE, REPLAY_MESSAGES_AT_ONCE, REPLAYS_PER_PEER_MAX
 from hubbub.protocol.delivery import LOOPBACK, Delivery
@@ -31,10 +32,15 @@ def replay_own(topic: OutgoingTopic, request: int, count: int, received_ns: int)
     )  # fmt: skip
 
 
+_FRAME_SHARE: Final = 4  # A quarter of what fills a frame may be history, however busy we are.
+
+
 class Replay:
     """What one receiver gets of the history of one topic, for one request."""
 
-    __slots__ = ("end_frame", "live", "messages", "request", "serial", "stated", "topic", "version")
+    __slots__ = (
+        "end_frame", "fed", "live", "messages", "request", "serial", "stated", "topic", "version",
+    )  # fmt: skip
 
     def __init__(self, number: int, live: OutgoingTopic, peer: Peer, request: int) -> None:
         assert live.history is not None
@@ -50,9 +56,15 @@ class Replay:
         self.topic.enlist(peer.index)
         self.stated = Replayed(number, live.number, request, end - len(messages), end)
         self.messages = iter(messages)
+        self.fed = self.stated.first  # The first message that does not wait to be framed yet.
         self.serial = 0  # Of the grant that named it first,
         self.version = 0  # and the interest which that answered.
         self.end_frame: int | None = None  # With all frames before this one it is complete.
+
+    @property
+    def waiting(self) -> int:
+        """Return how many messages wait to be framed."""
+        return self.fed - self.topic.next_sequence
 
     def is_framed(self, framer: Framer) -> bool:
         """Tell whether all of it is in frames."""
@@ -118,18 +130,23 @@ class Replays:
     def feed(self) -> None:
         """Let some more wait to be sent, if little does: what is new goes on beside it.
 
-        So there is always something to send while a replay has more.
+        Where much always does, at least some of the history is among it. So there is always
+        something to send while a replay has more.
         """
         framer = self.sender.framer
         count = REPLAY_MESSAGES_AT_ONCE - framer.pending_count
         room = REPLAY_BYTES_AT_ONCE - framer.large_bytes
-        while self._feeding and count > 0 and room > 0:
+        least = max(framer.batch_count // _FRAME_SHARE, 1)
+        while self._feeding:
             replay = self._feeding[0]
+            if (count <= 0 or room <= 0) and replay.waiting >= least:
+                return
             message = next(replay.messages, None) if replay.topic.receivers else None
             if message is None:
                 del self._feeding[0]
                 continue
             framer.add(replay.topic, *message)
+            replay.fed += 1
             count -= 1
             room -= len(message[0])
 

@@ -14,8 +14,9 @@ from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.history import History
 from hubbub.protocol.joining import Joining
 from hubbub.protocol.joins import answer
+from hubbub.protocol.peers import Peer
 from hubbub.protocol.requests import read_request, write_request
-from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import Replayed
 from hubbub.wire.header import DATA, GRANT
 from tests.harness import Lan, Node, lose_first
@@ -197,6 +198,22 @@ def test_peer_that_asks_for_too_much_at_a_time_gets_what_is_new() -> None:
     assert topic.receivers == 1
 
 
+def test_some_of_a_history_is_sent_though_more_than_enough_waits_all_the_time() -> None:
+    lan, publisher, topic = open_publisher(*[b"old"] * 300, history=300)
+    outgoing = publisher.core.outgoing
+    for _ in range(2000):
+        outgoing.reliable.framer.add(publisher.core.publish_on(lan.now, "/busy"), b"x", 0)
+    peer = Peer(bytes(20), ("10.0.0.9", 7000), lan.now)
+    peer.requests[1] = 0
+    peer.asks.add("/a", 1)
+    outgoing.replays.join(peer, topic)
+    (replay,) = outgoing.replays.of(peer)
+    few = replay.waiting
+    assert 1 <= few <= 100
+    outgoing.replays.feed()
+    assert replay.waiting == outgoing.reliable.framer.count_pending(replay.topic) == few
+
+
 @pytest.mark.parametrize(
     "stated",
     [(40, 16, 1, 5, 5), (40, 16, 1, 6, 5), (40, 16, 1, 1, 2**63), (16, 16, 1, 1, 3)],
@@ -214,7 +231,7 @@ def test_history_that_cannot_be_one_is_counted_and_nobody_waits_for_it(stated: A
     peer.grant_replays[1] = forged
     receiver = peer.incoming[1]
     receiver.joins.pending[16, 1] = receiver.topics[16]
-    assert not receiver.joins.begin(forged, MULTICAST)
+    assert not receiver.joins.begin(forged)
     lan.run(100 * MS)
     lan.publish(publisher, topic, b"new")
     lan.run(50 * MS)
@@ -222,7 +239,7 @@ def test_history_that_cannot_be_one_is_counted_and_nobody_waits_for_it(stated: A
 
 
 def make_live() -> IncomingTopic:
-    return IncomingTopic(16, "/a", SOURCE, [], is_reliable=True, is_wanted=True)
+    return IncomingTopic(16, "/a", SOURCE, [], Way(), is_reliable=True, is_wanted=True)
 
 
 def run(topic: IncomingTopic, first: int, count: int = 1) -> Delivery:
@@ -233,14 +250,14 @@ def test_what_is_new_is_handed_out_from_where_the_history_ends() -> None:
     got: list[tuple[int, int]] = []
     joining = Joining(lambda d: got.append((d.first, len(d.payloads))), lambda *_: None)
     live = make_live()
-    history = ReplayedTopic(17, live, 1, 6, [])
+    history = ReplayedTopic(17, live, 1, 6, [], Way())
     for delivery in [run(live, 4, 3), run(live, 7), run(history, 2, 2), run(history, 4, 2)]:
         joining.take(delivery)
     joining.take(run(live, 5))  # Repaired late.
     joining.take(run(live, 8))
     joining.take(answer(history, 0))
     assert got == [(2, 2), (4, 2), (6, 1), (7, 1), (8, 1)]
-    assert joining.held_bytes == 0
+    assert joining._held == joining._held_bytes == {}
 
 
 def test_what_is_new_waits_only_as_long_as_there_is_room_and_the_hole_is_reported() -> None:
@@ -250,7 +267,7 @@ def test_what_is_new_waits_only_as_long_as_there_is_room_and_the_hole_is_reporte
         lambda d: got.append(d.first), lambda _, first, last: holes.append((first, last)), 250
     )
     live = make_live()
-    history = ReplayedTopic(17, live, 1, 6, [])
+    history = ReplayedTopic(17, live, 1, 6, [], Way())
     joining.take(run(history, 2))
     for sequence in (6, 7, 8):
         joining.take(run(live, sequence))
@@ -261,7 +278,7 @@ def test_what_is_new_waits_only_as_long_as_there_is_room_and_the_hole_is_reporte
 def test_topics_that_ended_are_not_remembered() -> None:
     joining = Joining(lambda _: None, lambda *_: None)
     live = make_live()
-    joining.take(answer(ReplayedTopic(0, live, 1, 0, []), 0))
+    joining.take(answer(ReplayedTopic(0, live, 1, 0, [], Way()), 0))
     assert len(joining._open) == 1
     del live
     assert len(joining._open) == 0

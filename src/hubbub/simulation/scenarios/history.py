@@ -22,7 +22,7 @@ class _Plot:
         self.kept = random.choice([1, 1, 7, 40, 400])
         self.host = stage.host(settings=Settings(reference_bytes=random.choice([0, 0, 500])))
         self.size_bytes = random.choice([(1, 100), (1, 1200), (1, 9000)])
-        self.pause_ns = random.choice([100_000, 1 * MS, 5 * MS])
+        self.pause_ns = random.choice([1_000, 100_000, 1 * MS, 5 * MS])
         self.publishing: list[SimulatedNode] = []
         self.subscribing = stage.nodes(random.randint(0, 2), self.host)
         for node in self.subscribing:
