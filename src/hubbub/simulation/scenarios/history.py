@@ -19,7 +19,7 @@ class _Plot:
     def __init__(self, stage: Stage) -> None:
         random = stage.random
         self.stage = stage
-        self.kept = random.choice([1, 1, 7, 40, 400])
+        self.kept = random.choice([1, 7, 40, 400, 400])
         self.host = stage.host(settings=Settings(reference_bytes=random.choice([0, 0, 500])))
         self.size_bytes = random.choice([(1, 100), (1, 1200), (1, 9000)])
         self.pause_ns = random.choice([1_000, 100_000, 1 * MS, 5 * MS])
@@ -36,7 +36,7 @@ class _Plot:
         stage, random = self.stage, self.stage.random
         node = stage.node(self.host, index)
         self.publishing.append(node)
-        counts = [500] if self.kept == 400 else [3, 100, 200]
+        counts = [450] if self.kept == 400 else [3, 100, 200]
         for place in range(random.randint(1, 3)):
             topic = node.publish_on(f"/t/{place}", history=self.kept)
             stage.feed(
