@@ -159,7 +159,8 @@ class Lan:
         outgoing = node.core.outgoing
         sender = outgoing.sender_of(topic)
         for payload in payloads:
-            if topic.receivers or topic.sinks or sender.is_held:
+            is_wanted = topic.receivers or topic.sinks or topic.history is not None
+            if is_wanted or sender.is_held:
                 sender.framer.add(topic, payload, self.now)
             else:
                 outgoing.skip_message(topic)

@@ -35,6 +35,8 @@ class RemoteSubscriber(RemoteNode):
     """Another node that a publisher's messages are for."""
 
     is_slow: bool
+    is_skipped: bool
+    """It did not acknowledge a message in time, and is not waited for until it is heard again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,11 @@ def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubs
     with driver.lock:
         core = driver.core
         return tuple(
-            RemoteSubscriber(**_describe(driver, peer), is_slow=core.outgoing.is_slow(peer.key))
+            RemoteSubscriber(
+                **_describe(driver, peer),
+                is_slow=core.outgoing.is_slow(peer.key),
+                is_skipped=peer.key in core.outgoing.receipts.skipped,
+            )
             for peer in core.peers.values()
             if peer.is_present and peer.gets(topic)
         )
@@ -130,7 +136,7 @@ def _sequences(peer: Peer) -> dict[str, int]:
         topic.subject: (topic.expected or 1) - 1
         for receiver in peer.incoming.values()
         for topic in receiver.topics.values()
-        if topic.is_wanted
+        if topic.is_wanted and not topic.request
     }
 
 

@@ -1,9 +1,10 @@
 """A channel that a node has joined: its driver, its subscriptions, its end."""
 
 from functools import cache
+from itertools import count
 from random import Random, SystemRandom
-from time import monotonic, monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import monotonic, monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any
 
 from hubbub import neighbours
 from hubbub.channel import Channel
@@ -19,15 +20,16 @@ from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
 from hubbub.protocol.endpoint import Endpoint
-from hubbub.protocol.topics import OutgoingTopic
+from hubbub.protocol.topics import OutgoingTopic, ReplayedTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.ownership import owns
-from hubbub.schema import Schema
+from hubbub.schema import schema_of
+from hubbub.sinks import Latecomer, Sink
 from hubbub.statistics import ChannelStatistics, describe_channel, known_index
-from hubbub.subjects import Matcher
+from hubbub.subjects import Handle, Matcher
 from hubbub.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -45,15 +47,6 @@ def _notice_loopback() -> None:
     )
 
 
-class Sink(NamedTuple):
-    """A subscription as the matcher of a channel knows it."""
-
-    subscription: Subscription
-    context: Any
-    schema: Schema
-    is_nearby: bool = False
-
-
 class Connection:
     """One channel of one node; `node.connect` makes it, `close` leaves the channel."""
 
@@ -62,6 +55,7 @@ class Connection:
         self.name = channel.name
         self._node = node
         self._matcher: Matcher[Sink] = Matcher()
+        self._requests = count(1)
         settings = channel.settings or node.settings
         identity = node._identity_on(channel)
         link = self._open_link(node, channel)
@@ -132,24 +126,46 @@ class Connection:
         is_meant = bool(link.interfaces) or (tcp is not None and not self._node._listen.host)
         return is_meant and all(interface.is_loopback for interface in link.interfaces)
 
-    def place(self, pattern: str, sink: Sink) -> object:
+    def place(self, pattern: str, subscription: Subscription, context: Any) -> Handle[Sink]:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""
+        schema = schema_of(subscription.type)
+        if subscription.history is None:
+            sink = Sink(subscription, context, schema, False, subscription)
+        else:
+            latecomer = Latecomer(subscription, context, self._report_unjoined)
+            sink = Sink(latecomer, context, schema, False, subscription, next(self._requests))
         handle = self._matcher.add(pattern, sink)
         self.neighbours.changed()
         return handle
 
-    def subscribe(self, pattern: str) -> None:
-        """Tell the others that this pattern is wanted."""
-        self.driver.call(self.driver.core.subscribe, pattern)
+    def subscribe(self, handle: Handle[Sink]) -> None:
+        """Tell the others that a pattern is wanted, and its history if the subscription asks."""
+        core, pattern, request = self.driver.core, handle.pattern, handle.value.request
+        if request:
+            count = handle.value.subscription.history or 0
+            self.driver.call(core.join, pattern, request, count)
+        else:
+            self.driver.call(core.subscribe, pattern)
         self.neighbours.look_again()
 
-    def remove(self, pattern: str, handle: Any) -> None:
+    def remove(self, handle: Handle[Sink]) -> None:
         """Receive it no longer."""
         self._matcher.remove(handle)
         self.neighbours.changed()
         if self.driver.closed_reason is None:
-            self.driver.call(self.driver.core.unsubscribe, pattern)
+            core, pattern, request = self.driver.core, handle.pattern, handle.value.request
+            if request:
+                self.driver.call(core.leave, pattern, request)
+            else:
+                self.driver.call(core.unsubscribe, pattern)
             self.neighbours.look_again()
+
+    def _report_unjoined(self, topic: DeliveredTopic, first: int, last: int) -> None:
+        """Report history for which there was no room to wait."""
+        endpoint = self.driver.core.endpoint
+        with self.driver.lock:
+            endpoint.counters["messages_lost"] += last - first + 1
+            endpoint.report_gap(topic.source, topic.subject, first, last, "no_memory")
 
     def refresh_own_topics(self) -> None:
         """Look again which of our own topics subscriptions of this process want."""
@@ -162,6 +178,8 @@ class Connection:
                 if topic.generation != generation:
                     self._match_own(topic)
                     topic.generation = generation
+            self.driver.dispatcher.put(self.driver.core.deliveries, [])
+        self.driver.dispatcher.run()
         self.driver.changes.wake_all()
 
     def meet_neighbours(self) -> None:
@@ -174,7 +192,7 @@ class Connection:
     def _match(self, topic: DeliveredTopic) -> None:
         """Note on a topic of a peer who gets it; our own are looked after at each change."""
         generation = self.neighbours.generation
-        if topic.generation != generation and not isinstance(topic, OutgoingTopic):
+        if topic.generation != generation and not _is_own(topic):
             topic.sinks = self._sinks_of(topic)
             topic.generation = generation
 
@@ -185,11 +203,17 @@ class Connection:
         topic.listeners = topic.nearby + bool(own)
         passed = (sink._replace(is_nearby=True) for sinks in nearby for sink in sinks)
         topic.sinks = (*own, *passed)
+        for sink in topic.sinks:
+            replayed = sink.replay(topic, time_ns())
+            if replayed is not None:
+                self.driver.core.deliveries.append(replayed)
 
     def _sinks_of(self, topic: DeliveredTopic) -> tuple[Sink, ...]:
         """Return the subscriptions that get a topic; one of another type does not."""
         sinks = self._matcher.match(topic.subject)
-        for sink in sinks:
+        if topic.request:
+            sinks = tuple(sink for sink in sinks if sink.request == topic.request)
+        for sink in sinks if not topic.request else ():
             if self._is_mismatch(topic, sink):
                 self._report_mismatch(topic, sink)
         return tuple(sink for sink in sinks if not self._is_mismatch(topic, sink))
@@ -246,3 +270,8 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self.name}>"
+
+
+def _is_own(topic: DeliveredTopic) -> bool:
+    """Tell whether a topic, or what it is the history of, is published here."""
+    return isinstance(topic.live if isinstance(topic, ReplayedTopic) else topic, OutgoingTopic)

@@ -124,7 +124,8 @@ class SlowConsumer(Event):
 
     On the subscriber's side `subscription` names its patterns, and `ranges` holds what its policy
     dropped in the last second as (subject, source, first, last). On the publisher's side `peer` is
-    the receiver that no longer holds back the group.
+    the receiver that no longer holds back the group (policy `left_behind`), or that did not
+    acknowledge a message in time (policy `unacknowledged`).
     """
 
     policy: str
@@ -134,6 +135,8 @@ class SlowConsumer(Event):
     peer: Source | None = None
 
     def __str__(self) -> str:
+        if self.policy == "unacknowledged":
+            return f"slow consumer: {self.peer} did not acknowledge in time on {self.channel}"
         if self.peer is not None:
             return f"slow consumer: {self.peer} no longer holds back the group on {self.channel}"
         holes = ", ".join(

@@ -54,6 +54,7 @@ STATUS_WINDOW_SHARE: Final = 4  # A quarter window of news earns a STATUS.
 ACTIVE_SENDER: Final = 100 * MS
 SLOW: Final = 200 * MS
 SEND_TIMEOUT_S: Final = 5.0
+ACKNOWLEDGE_MS_MAX: Final = 60_000
 
 # Repair (RFC 5401, research in decision 0004).
 BACKOFF_FACTOR: Final = 4  # K
@@ -70,6 +71,15 @@ NAK_RANGES_MAX: Final = 80
 NAK_BITMAP_BITS_MAX: Final = 16_384
 LOST_RUNS_MAX: Final = 1024  # Kept of one topic until its order comes to them.
 HELD_BYTES_MAX: Final = 4 << 20
+
+# History: what a topic keeps for those who come later. The newest message is kept at any size.
+HISTORY_MESSAGES_MAX: Final = 65_536
+HISTORY_BYTES_MAX: Final = 16 << 20
+REQUESTS_MAX: Final = (1 << 32) - 1
+REPLAYS_PER_PEER_MAX: Final = 4096  # Under way at one time; who asks for more gets what is new.
+REPLAY_MESSAGES_AT_ONCE: Final = 256  # So many wait to be sent beside what is new.
+REPLAY_BYTES_AT_ONCE: Final = 1 << 20
+JOINING_BYTES_MAX: Final = 64 << 20  # What is new waits at most so long for the history before it.
 
 # The retransmission cache, and the run tables that outlive the payloads in it.
 CACHE_BYTES_MAX: Final = 64 << 20

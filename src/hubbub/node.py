@@ -11,7 +11,7 @@ from hubbub import neighbours
 from hubbub.awareness import RemotePeer, RemotePublisher, list_peers, list_publishers
 from hubbub.channel import Channel
 from hubbub.closing import Closing
-from hubbub.connection import Connection, Sink
+from hubbub.connection import Connection
 from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event, PublisherMatched, SubscriberMatched
 from hubbub.limits import QUEUE_MESSAGES
@@ -29,9 +29,9 @@ from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
-from hubbub.schema import schema_of
+from hubbub.sinks import Sink
 from hubbub.statistics import NodeStatistics
-from hubbub.subjects import check_pattern, check_subject, matches
+from hubbub.subjects import Handle, check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
 
 _LAST_CALLBACKS_S = 0.2
@@ -44,7 +44,7 @@ class PatternHandle(NamedTuple):
 
     subscription: Subscription
     pattern: str
-    places: dict[Connection, object]
+    places: dict[Connection, Handle[Sink]]
     context: Any
 
     def __hash__(self) -> int:
@@ -182,14 +182,27 @@ class Node(Closing):
         *,
         reliable: bool = True,
         type: Any = None,
+        history: int = 0,
+        acknowledge_ms: float | None = None,
+        on_slow: str = "drop",
         channel: Connection | Channel | str | None = None,
         on_event: Listener | None = None,
     ) -> Publisher:
-        """Return a publisher of a subject; several of one subject share its sequence."""
+        """Return a publisher of a subject; several of one subject share its sequence.
+
+        The last `history` messages are kept for those who come later and ask for them, as
+        `subscribe(history=True)` does; with 1 they get the last value. With `acknowledge_ms` each
+        `publish` waits, at most so long, and returns how many receivers have taken the message.
+        A receiver that cannot keep up is left behind after `slow_ms`, and may lose messages; with
+        `on_slow="block"` this publisher then waits for it, at most `send_timeout`.
+        """
         self._refuse_closed()
         check_subject(subject)
         connection = self._connection_of(channel, subject)
-        publisher = Publisher(self, connection.driver, subject, is_reliable=reliable, kind=type)
+        publisher = Publisher(
+            self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
+            acknowledge_ms=acknowledge_ms, on_slow=on_slow,
+        )  # fmt: skip
         self._publishers[publisher] = True
         try:
             if on_event is not None:
@@ -230,6 +243,7 @@ class Node(Closing):
         inline: bool = False,
         no_local: bool = False,
         copy: bool = False,
+        history: bool | int = False,
         channel: Connection | Channel | str | None = None,
         type: Any = None,
         on_event: Listener | None = None,
@@ -243,6 +257,8 @@ class Node(Closing):
         `drop_newest` or `disconnect`. `inline` runs the callback on the I/O thread. A large payload
         of a publisher on this host is a read-only memoryview of shared memory, which lasts as long
         as anybody refers to it; with `copy` every payload is `bytes`. `type` decodes payloads.
+        `history` asks publishers for what they kept, or the last so many messages of it, and those
+        come first.
         """
         self._refuse_closed()
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
@@ -251,7 +267,7 @@ class Node(Closing):
         subscription = Subscription(
             self, callback=callback, context=context, queue=queue, overflow=overflow,
             inline=inline, no_local=no_local, copy=copy, type=type, on_event=on_event,
-            channel=None if channel is None else self._named(channel),
+            channel=None if channel is None else self._named(channel), history=history,
         )  # fmt: skip
         if on_event is not None:
             where = None if subscription.channel is None else subscription.channel.name
@@ -290,13 +306,13 @@ class Node(Closing):
         subscription = handle.subscription
         if subscription.channel not in (None, connection):
             return
-        sink = Sink(subscription, handle.context, schema_of(subscription.type))
         with self._placing:
             is_removed = handle not in self._subscriptions.get(subscription, ())
             if is_removed or connection in handle.places:
                 return
-            handle.places[connection] = connection.place(handle.pattern, sink)
-        connection.subscribe(handle.pattern)
+            place = connection.place(handle.pattern, subscription, handle.context)
+            handle.places[connection] = place
+        connection.subscribe(place)
 
     def _remove_pattern(self, handle: PatternHandle) -> None:
         with self._placing:
@@ -306,7 +322,7 @@ class Node(Closing):
             if handle in handles:
                 handles.remove(handle)
         for connection, place in places.items():
-            connection.remove(handle.pattern, place)
+            connection.remove(place)
         if handle.subscription in self._deafen and not handle.subscription.is_closed:
             self._listeners.refresh(handle.subscription)
         _log.debug("unsubscribed from %s", handle.pattern)

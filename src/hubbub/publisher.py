@@ -5,6 +5,7 @@ once, in the caller's thread; a busy one when a burst is full, or by the I/O thr
 back time is over. 0.3 us a message on a busy stream.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
@@ -15,11 +16,14 @@ import msgspec
 
 from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
-from hubbub.errors import ClosedError, PayloadError
+from hubbub.errors import Backpressure, ClosedError, HubbubError, PayloadError
 from hubbub.limits import TIME_MAX
 from hubbub.protocol.framing import CELLS
+from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.publisher_options import check_acknowledgement, check_history, check_slow
 from hubbub.runtime.driver import Driver
+from hubbub.runtime.ownership import owns
 from hubbub.schema import schema_of
 
 if TYPE_CHECKING:
@@ -43,12 +47,18 @@ class Publisher(Closing):
         *,
         is_reliable: bool,
         kind: Any = None,
+        history: int = 0,
+        acknowledge_ms: float | None = None,
+        on_slow: str = "drop",
     ) -> None:
+        check_history(history, is_reliable=is_reliable)
+        check_acknowledgement(acknowledge_ms, is_reliable=is_reliable)
+        check_slow(on_slow, is_reliable=is_reliable)
         schema = schema_of(kind)
         core = driver.core
         topic: OutgoingTopic = driver.call(
             core.publish_on, subject, is_reliable=is_reliable,
-            schema_name=schema.name, schema_hash=schema.hash,
+            schema_name=schema.name, schema_hash=schema.hash, history=history,
         )  # fmt: skip
         self.subject = subject
         self.channel = driver.link.channel
@@ -60,35 +70,105 @@ class Publisher(Closing):
         self._sender = core.outgoing.sender_of(topic)
         self._framer = self._sender.framer
         self._cells = self._framer.cells
-        self.publish = _express_of(self)  # type: ignore[method-assign]
+        self._is_closed = False
+        self.acknowledge_ms = acknowledge_ms
+        self.on_slow = on_slow
+        if acknowledge_ms is None and on_slow != "block":
+            self.publish = _express_of(self)  # type: ignore[method-assign]
 
     def publish(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
         """Publish a message; return how many receivers it is for (0: nobody, nothing was sent).
 
         A payload is bytes or another buffer (with `type=`, a value of the type), or a function that
-        makes it, which is called only if somebody wants the message. `time_ns` is when what it
-        tells of happened, if that is not now.
+        makes it, which is called only if somebody wants the message (or may want it later, with
+        `history`). `time_ns` is when what it tells of happened, if that is not now.
 
         Receivers are the other nodes that subscribe to the subject, and this one if it does. In a
         node's first 45 ms the message is kept until all have said what they want, and the count is
         what is known so far. `flush` sends a busy stream at once, too. A reliable message waits
         while its receivers have no room, at most `send_timeout`, then raises `Backpressure`.
+
+        With `acknowledge_ms` it is sent at once, and the count is of those that have taken it: it
+        waits for that at most so long. An inline callback cannot wait, and raises.
         """
+        if self._is_behind():
+            self._wait_for_slow()
+        if self.acknowledge_ms is not None:
+            return self._publish_acknowledged(payload, time_ns)
         return self._publish_carefully(payload, flush, time_ns)
+
+    def _is_behind(self) -> bool:
+        """Tell whether we must wait for a receiver that was left behind."""
+        core = self._driver.core
+        return self.on_slow == "block" and core.outgoing.is_waiting_for(self._topic, core.peers)
+
+    def _wait_for_slow(self) -> None:
+        """Wait until receivers that were left behind have caught up; raise if they do not."""
+        driver, timeout_s = self._driver, self._driver.core.settings.send_timeout
+        driver.publishing_paused()
+        if not driver.wait(lambda: not self._is_behind(), timeout_s):
+            raise self._not_caught_up()
+
+    def _not_caught_up(self) -> Backpressure:
+        timeout_s = self._driver.core.settings.send_timeout
+        return Backpressure(
+            f"a receiver of {self.subject} was left behind and did not catch up within"
+            f" send_timeout={timeout_s} s; this message was not sent"
+        )
+
+    def _publish_acknowledged(self, payload: Any, at_ns: int | None) -> int:
+        """Publish, and wait for the receivers to say that they have it."""
+        assert self.acknowledge_ms is not None
+        driver = self._driver
+        if driver.loop.is_loop_thread() or owns(driver.lock):
+            raise HubbubError(
+                f"publishing on {self.subject} waits for acknowledgements, which an inline callback"
+                " or a signal handler keeps from coming: publish in another thread"
+            )
+        receipt = self._send_acknowledged(payload, at_ns)
+        if receipt is None:
+            return 0
+        try:
+            driver.wait(lambda: receipt.is_done, self.acknowledge_ms / 1000)
+        except BaseException:
+            receipt.is_done = True  # Nobody waits any more.
+            raise
+        return self._count_acknowledged(receipt)
+
+    def _send_acknowledged(self, payload: Any, at_ns: int | None) -> Receipt | None:
+        """Publish a message that is to be acknowledged; None: it is for nobody."""
+        made = self._make_payload(payload)
+        if made is None:
+            return None
+        framer = self._framer
+        if len(made) > framer.message_bytes_max or len(self._cells) >= framer.backlog_cells:
+            self._make_room(made)
+        if self._is_for_nobody() and self._skip():
+            return None
+        return self._driver.publish_acknowledged(self._topic, made, _time_of(at_ns))
+
+    def _count_acknowledged(self, receipt: Receipt) -> int:
+        taken = receipt.taken
+        if not receipt.is_done:
+            taken = self._driver.call(lambda _: self._driver.core.outgoing.receipts.close(receipt))
+        return taken + self._topic.listeners
 
     def _publish_carefully(self, payload: Any, is_flushing: bool, at_ns: int | None) -> int:
         """Publish what is more than bytes to append."""
-        if self._driver.closed_reason is not None:
-            return self._refuse(payload)
+        made = self._make_payload(payload)
+        if made is None:
+            return 0
+        return self._publish_bytes(made, is_flushing, _time_of(at_ns))
+
+    def _make_payload(self, payload: Any) -> bytes | None:
+        """Make bytes of a payload; None: it need not be made, for nobody wants it."""
+        if self._is_closed or self._driver.closed_reason is not None:
+            self._refuse(payload)
         if self._is_lazy(payload):
             if self._is_for_nobody() and self._skip():
-                return 0
+                return None
             payload = payload()
-        if type(payload) is not bytes:
-            payload = self._snapshot(payload)
-        if at_ns is not None:
-            _check_time(at_ns)
-        return self._publish_bytes(payload, is_flushing, wall_ns() if at_ns is None else at_ns)
+        return payload if type(payload) is bytes else self._snapshot(payload)
 
     def _publish_bytes(self, payload: bytes, is_flushing: bool, published_ns: int) -> int:
         """Publish where something is to be decided: to wait, to send now, or not at all."""
@@ -122,7 +202,8 @@ class Publisher(Closing):
 
     def _is_for_nobody(self) -> bool:
         topic = self._topic
-        return not topic.receivers and not topic.sinks and not self._sender.is_held
+        is_wanted = topic.receivers or topic.sinks or topic.history is not None
+        return not is_wanted and not self._sender.is_held
 
     def _refuse(self, payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
         """Stand in for `publish` once closed, so that publishing need not look."""
@@ -137,7 +218,35 @@ class Publisher(Closing):
             driver.loop.need()
             while not driver.has_room(framer):
                 await driver.changes.wait_async(lambda: driver.has_room(framer))
-        return self.publish(payload)
+        if self._is_behind():
+            await self._wait_for_slow_async()
+        if self.acknowledge_ms is None:
+            return self.publish(payload)
+        receipt = self._send_acknowledged(payload, None)
+        if receipt is None:
+            return 0
+        driver.loop.need()
+        try:
+            async with asyncio.timeout(self.acknowledge_ms / 1000):
+                while not receipt.is_done and driver.closed_reason is None:
+                    await driver.changes.wait_async(lambda: receipt.is_done)
+        except TimeoutError:
+            pass
+        except BaseException:
+            receipt.is_done = True  # Nobody waits any more.
+            raise
+        return self._count_acknowledged(receipt)
+
+    async def _wait_for_slow_async(self) -> None:
+        driver = self._driver
+        driver.publishing_paused()
+        driver.loop.need()
+        try:
+            async with asyncio.timeout(driver.core.settings.send_timeout):
+                while self._is_behind() and driver.closed_reason is None:
+                    await driver.changes.wait_async(lambda: not self._is_behind())
+        except TimeoutError:
+            raise self._not_caught_up() from None
 
     def flush(self) -> None:
         """Send what is held back now."""
@@ -192,6 +301,7 @@ class Publisher(Closing):
 
     def close_from_node(self) -> bool:
         """End because the node or channel ends, which others hear anyway; False: it was closed."""
+        self._is_closed = True
         self.publish = self._refuse  # type: ignore[method-assign]
         return self._node._forget_publisher(self)
 
@@ -256,10 +366,16 @@ class Publisher(Closing):
         return True
 
 
-def _check_time(time_ns: int) -> None:
-    """Refuse a time that no frame can carry; found out later, it would end the stream."""
+def _time_of(time_ns: int | None) -> int:
+    """Return when a message was published.
+
+    A time that no frame can carry is refused; found out later, it would end the stream.
+    """
+    if time_ns is None:
+        return wall_ns()
     if not isinstance(time_ns, int) or not 0 <= time_ns <= TIME_MAX:
         raise PayloadError(f"time_ns={time_ns!r} is none: give nanoseconds since 1970, an int")
+    return time_ns
 
 
 def _express_of(publisher: Publisher) -> Callable[..., int]:

@@ -197,6 +197,6 @@ def _describe_topics(core: Core, peers: list[Peer]) -> tuple[TopicStatistics, ..
         for peer in peers
         for receiver in peer.incoming.values()
         for topic in receiver.topics.values()
-        if topic.is_wanted
+        if topic.is_wanted and not topic.request
     ]
     return (*own, *heard)

@@ -17,7 +17,13 @@ from hubbub.awareness import RemotePublisher
 from hubbub.closing import Closing
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import CallbackFailed, Event, PayloadRejected, SlowConsumer
-from hubbub.limits import ASYNC_TURN_MESSAGES, DROP_REPORT, QUEUE_MESSAGES, SECOND
+from hubbub.limits import (
+    ASYNC_TURN_MESSAGES,
+    DROP_REPORT,
+    HISTORY_MESSAGES_MAX,
+    QUEUE_MESSAGES,
+    SECOND,
+)
 from hubbub.message import Message, Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.callbacks import Callback, CallbackRunner
@@ -94,8 +100,11 @@ class Subscription(Closing):
         channel: Any = None,
         type: Any = None,
         on_event: Callable[[Event], object] | None = None,
+        history: bool | int = False,
     ) -> None:
         _check_options(queue, overflow, callback, inline)
+        # How many messages of each topic are asked for; 0: all that are kept, None: none.
+        self.history = _read_history(history)
         self.context = context
         self.no_local = no_local
         self.copy = copy
@@ -408,6 +417,18 @@ class Subscription(Closing):
 
     def _channel(self) -> str:
         return "" if self.channel is None else str(self.channel)
+
+
+def _read_history(history: bool | int) -> int | None:
+    """Return how many messages of history are asked for; 0: all that are kept, None: none."""
+    if history is True or history is False:
+        return 0 if history else None
+    if not isinstance(history, int) or not 1 <= history <= HISTORY_MESSAGES_MAX:
+        raise ConfigurationError(
+            f"history={history!r}: give True for all that publishers keep, or a number of messages"
+            f" between 1 and {HISTORY_MESSAGES_MAX}"
+        )
+    return history
 
 
 def _check_options(queue: int, overflow: str, callback: Callback | None, inline: bool) -> None:

@@ -14,6 +14,7 @@ SEEDS = 5
 FEWER = {
     "nak_implosion": 3,
     "slow_receiver": 2,
+    "stopped_receiver": 4,
     "partition_long": 3,
     "crash": 3,
     "discovery_large": 1,

@@ -21,6 +21,7 @@ from hubbub.wire.control import (
     Lost,
     Nak,
     Publication,
+    Replayed,
     Skip,
     Status,
     Step,
@@ -80,8 +81,8 @@ _NAK_BITMAP = Nak(OTHER, [(1000, 1), (1002, 2), (1009, 1)])
 _SKIP = Skip(OTHER, [(900, 5)])
 _LOST = Lost(OTHER, "too_slow", [(1000, 2)], [(16, 7, 2), (17, 9, 1)])
 _HELLO = Hello(
-    "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/..."], 1 << 20, [1, 2**31],
-    False, version=9,
+    "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/...", "3 0 /x/..."], 1 << 20,
+    [1, 2**31], False, version=9,
     publications=[Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
     index=6,
 )  # fmt: skip
@@ -91,7 +92,7 @@ _CHANGE = Change(9, [
 ])  # fmt: skip
 _GRANT = Grant(
     OTHER, 3, True, 5, 0, 1, 2000, [GrantedStream(1, 1000, 3, True), GrantedStream(3, 0, 1, False)],
-    [TOPIC], 7,
+    [TOPIC], 7, [Replayed(18, 16, 3, 5, 7)],
 )  # fmt: skip
 
 VECTORS = {

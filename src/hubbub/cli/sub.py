@@ -44,6 +44,9 @@ def sub(
     queue: Annotated[
         int, typer.Option(min=1, help="So many messages may wait to be printed.")
     ] = QUEUE_MESSAGES,
+    history: Annotated[
+        bool, typer.Option("--history", help="First what publishers have kept (their history=).")
+    ] = False,
     domain: Domain = None,
     interface: Interface = None,
     peers: Peers = None,
@@ -58,7 +61,7 @@ def sub(
         raise typer.BadParameter("give one of --json and --raw")
     with open_node(domain, interface, log, peers) as node:
         node.on_event(lambda event: _tell(event, events, as_json))
-        subscription = node.subscribe(patterns, queue=queue, copy=True)
+        subscription = node.subscribe(patterns, queue=queue, copy=True, history=history)
         code = _follow(subscription, _writer(as_json, raw), count, timeout)
         lost = subscription.dropped + sum(one.messages_lost for one in node.statistics().channels)
         gaps = sum(one.gaps for one in node.statistics().channels)

@@ -219,11 +219,10 @@ class PipeLink(Generic[P]):
         raise NotImplementedError
 
     def _keep(self, pipe: P, buffers: Buffers) -> None:
-        packet = b"".join(buffers)
-        if pipe.backlog_bytes + len(packet) > BACKLOG_BYTES_MAX:
+        if pipe.backlog_bytes + sum(map(len, buffers)) > BACKLOG_BYTES_MAX:
             self._dropped += 1
             return
-        self._keep_all(pipe, packet)
+        self._keep_all(pipe, b"".join(buffers))
 
     def _keep_all(self, pipe: P, packet: bytes) -> None:
         if not pipe.backlog:

@@ -98,10 +98,6 @@ class Core:
         self.incoming = Incoming(
             self.endpoint, self.interest, self.register, window, body_bytes_max
         )
-        self.outgoing = Outgoing(
-            self.endpoint, frame_bytes_max, burst_bytes_max,
-            first_frame=first_frame, first_message=first_message,
-        )  # fmt: skip
         self.discovery = Discovery(
             now, random, self.state, self._introduction,
             lambda address, body: self.endpoint.send(address, HELLO, 0, body),
@@ -109,6 +105,10 @@ class Core:
             int(settings.heartbeat_ms * MS),
         )  # fmt: skip
         self.peers = self.register.peers = self.discovery.peers
+        self.outgoing = Outgoing(
+            self.endpoint, frame_bytes_max, burst_bytes_max, self.peers,
+            first_frame=first_frame, first_message=first_message,
+        )  # fmt: skip
         self._hold(is_held=True)
         self.matches = Matches(self.endpoint, self.state)
         self.membership = Membership(
@@ -190,12 +190,13 @@ class Core:
         is_reliable: bool = True,
         schema_name: str = "",
         schema_hash: int = 0,
+        history: int = 0,
     ) -> OutgoingTopic:
         """Return the topic of a subject that is published here from now on."""
         self.endpoint.now = now
         topic = self.outgoing.declare(
             now, subject, self.membership.known_peers(), is_reliable=is_reliable,
-            schema_name=schema_name, schema_hash=schema_hash,
+            schema_name=schema_name, schema_hash=schema_hash, history=history,
         )  # fmt: skip
         topic.publishers += 1
         if topic.publishers == 1:
@@ -209,6 +210,7 @@ class Core:
         self.endpoint.now = now
         topic.publishers -= 1
         if not topic.publishers:
+            topic.history = None
             self.state.publish_no_more(topic)
             self._topic_changed(now, topic)
 
@@ -228,6 +230,23 @@ class Core:
         self.endpoint.now = now
         if self.state.want_no_more(pattern):
             self._interest_changed(now)
+
+    def join(self, now: int, pattern: str, request: int, count: int = 0) -> None:
+        """Want what matches, and the history of it before: so many messages of each topic; 0: all.
+
+        Deliveries with this request are for who asks; `Joining` puts them in order with the others.
+        """
+        self.endpoint.now = now
+        self.state.want(pattern)
+        self.state.ask(request, pattern, count)
+        self._interest_changed(now)
+
+    def leave(self, now: int, pattern: str, request: int) -> None:
+        """Want neither any longer."""
+        self.endpoint.now = now
+        self.state.withdraw(request)
+        self.state.want_no_more(pattern)
+        self._interest_changed(now)
 
     def _renew_interest(self, now: int) -> None:
         """Ask all publishers anew what they owe us."""
@@ -424,6 +443,7 @@ class Core:
             return False
         if self.endpoint.link is MULTICAST:
             peer.grouped_ns = now
+        self.outgoing.receipts.welcome(peer)
         peer.hear_of(heartbeat.version, now)
         self._take_index(now, peer, heartbeat.node_index)
         for tail in heartbeat.tails:
@@ -486,9 +506,11 @@ class Core:
         return True
 
     def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        self.outgoing.receipts.welcome(peer)
         return self.membership.take_hello(now, peer, body)
 
     def _take_change(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
+        self.outgoing.receipts.welcome(peer)
         return self.membership.take_change(now, peer, body)
 
     def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
@@ -609,6 +631,8 @@ class Core:
 
     def _changed(self, now: int) -> None:
         """Who is here, or who receives what, has changed: look at every timer."""
+        if self.outgoing.receipts.open:
+            self.outgoing.receipts.look()
         self.due_ns = min(self.due_ns, now)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hubbub.errors import SubjectError
 from hubbub.limits import PATTERNS_MAX, PUBLICATIONS_BYTES_MAX, PUBLICATIONS_MAX
+from hubbub.protocol.requests import read_request
 from hubbub.subjects import Handle, Matcher, is_subject
 from hubbub.wire.control import (
     PUBLISHES,
@@ -82,7 +83,11 @@ class Declared:
         self.interest_version = 0
         self.announced_version = 0  # The newest version that we have heard of.
         self.matcher: Matcher[None] = Matcher()
-        self.patterns: dict[str, Handle[None] | None] = {}  # None: malformed, matches nothing.
+        # None: no pattern, but a request for history, or malformed.
+        self.patterns: dict[str, Handle[None] | None] = {}
+        self.requests: dict[int, int] = {}  # For history: number -> how many messages; 0: all.
+        self.asks: Matcher[int] = Matcher()
+        self._asking: dict[str, tuple[int, Handle[int]]] = {}
         self.publications: dict[str, Publication] = {}
         self._size_bytes = 0
         self._refused = 0
@@ -94,7 +99,7 @@ class Declared:
         return self.version < self.announced_version
 
     def sound_patterns(self) -> tuple[str, ...]:
-        """Return the patterns, without malformed ones."""
+        """Return the patterns, without malformed ones and requests for history."""
         return tuple(pattern for pattern, handle in self.patterns.items() if handle is not None)
 
     def collect(self, hello: Hello) -> tuple[list[str], list[Publication]] | None:
@@ -119,6 +124,7 @@ class Declared:
         before = self.publications
         is_new_interest = hello.interest_version != self.interest_version
         self.matcher, self.patterns, self.publications = Matcher(), {}, {}
+        self.requests, self.asks, self._asking = {}, Matcher(), {}
         self._size_bytes = 0
         for pattern in patterns:
             self._want(pattern)
@@ -158,6 +164,7 @@ class Declared:
             handle = self.patterns.pop(step.name, None)
             if handle is not None:
                 self.matcher.remove(handle)
+            self._withdraw_request(step.name)
         elif step.what in (PUBLISHES, PUBLISHES_NO_MORE):
             before.setdefault(step.name, self.publications.get(step.name))
             self._withdraw(step.name)
@@ -175,10 +182,28 @@ class Declared:
             self._refused += 1
             return
         try:
-            self.patterns[pattern] = self.matcher.add(pattern, None)
+            handle = None if self._ask(pattern) else self.matcher.add(pattern, None)
         except SubjectError:
-            self.patterns[pattern] = None
+            handle = None
             self._refused += 1
+        self.patterns[pattern] = handle
+
+    def _ask(self, entry: str) -> bool:
+        """Take a request for history; False: it is a pattern."""
+        request = read_request(entry)
+        if request is None:
+            return False
+        number, count, pattern = request
+        if number not in self.requests:
+            self._asking[entry] = number, self.asks.add(pattern, number)
+            self.requests[number] = count
+        return True
+
+    def _withdraw_request(self, entry: str) -> None:
+        number, handle = self._asking.pop(entry, (0, None))
+        if handle is not None:
+            self.asks.remove(handle)
+            del self.requests[number]
 
     def _publish(self, publication: Publication) -> None:
         size_bytes = _size_of(publication)

@@ -17,7 +17,10 @@ make_passage: Final = lru_cache(1024)(Passage)
 
 
 class DeliveredTopic(Protocol):
-    """What a delivery says of its topic; `sinks` is the node's cache of who gets it."""
+    """What a delivery says of its topic; `sinks` is the node's cache of who gets it.
+
+    A topic with a `request` carries history, for the subscription that made the request alone.
+    """
 
     subject: str
     source: Source
@@ -25,6 +28,11 @@ class DeliveredTopic(Protocol):
     schema_hash: int
     sinks: tuple[Any, ...]
     generation: int
+
+    @property
+    def request(self) -> int:
+        """Return the request for history that this topic answers; 0: it is an ordinary one."""
+        ...
 
 
 class Delivery(NamedTuple):

@@ -45,6 +45,7 @@ class Flow:
         self.slow_ns = slow_ns
         self.receivers: dict[bytes, ReceiverState] = {}
         self.has_present = False  # Whether anybody is there to hear.
+        self.slow: frozenset[bytes] = frozenset()  # Who is here, and was left behind.
         self.limit: int | None = None  # The position not to be passed; None: nobody conforms.
         self.acknowledged = 0  # Every owed receiver has all frames before this one.
         self.grtt_ns = GRTT_START
@@ -62,6 +63,7 @@ class Flow:
         """Nothing more is owed to this receiver."""
         if self.receivers.pop(key, None) is not None:
             self._recompute(next_frame)
+            self._note_slow()
 
     def set_lost(self, key: bytes, next_frame: int, *, is_lost: bool) -> None:
         """Stop or resume waiting for a receiver; the debt stays."""
@@ -69,6 +71,7 @@ class Flow:
         if state is not None and state.is_lost != is_lost:
             state.is_lost = is_lost
             self._recompute(next_frame)
+            self._note_slow()
 
     def update(
         self,
@@ -91,6 +94,7 @@ class Flow:
         state.limit = base + state.window_bytes
         if state.is_slow and position <= state.limit:
             state.is_slow = False
+            self._note_slow()
         self._recompute(next_frame)
 
     def sample_rtt(self, now: int, state: ReceiverState, rtt_ns: int) -> None:
@@ -135,6 +139,7 @@ class Flow:
             state.is_slow = True
         if slow:
             self._recompute(next_frame)
+            self._note_slow()
         return [state.key for state in slow]
 
     def is_acknowledged(self, next_frame: int) -> bool:
@@ -153,6 +158,11 @@ class Flow:
     def _patience_ends(self, state: ReceiverState) -> int:
         assert self.blocked_since_ns is not None
         return max(state.advanced_ns, self.blocked_since_ns) + self.slow_ns
+
+    def _note_slow(self) -> None:
+        self.slow = frozenset(
+            state.key for state in self.receivers.values() if state.is_slow and not state.is_lost
+        )
 
     def _recompute(self, next_frame: int) -> None:
         states = self.receivers.values()

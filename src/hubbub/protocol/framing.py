@@ -162,6 +162,11 @@ class Framer:
             self.large_bytes += len(payload)
         self.cells += (topic, payload, published_ns)
 
+    def count_pending(self, topic: OutgoingTopic) -> int:
+        """Return how many messages of a topic wait to be framed."""
+        behind = self.behind.get(topic, ())
+        return self.cells[::CELLS].count(topic) + len(behind) // CELLS
+
     def is_ready(self, now: int) -> bool:
         """Tell whether a burst should be made now."""
         if self.large or self.large_bytes >= REFERRED_BYTES_AT_ONCE:
@@ -405,6 +410,8 @@ class Framer:
         sequence = topic.next_sequence
         topic.next_sequence = sequence + 1
         self.messages += 1
+        if topic.history is not None:
+            topic.history.add((payload,), (published_ns,))
         if topic.sinks:
             self.loopback.append(Delivery(topic, sequence, [payload], [published_ns], 0, LOOPBACK))
         if topic.receivers:
@@ -512,6 +519,8 @@ class Framer:
     ) -> int:
         first = topic.next_sequence
         topic.next_sequence = first + len(payloads)
+        if topic.history is not None:
+            topic.history.add(payloads, times)
         if topic.sinks:
             self.loopback.append(Delivery(topic, first, payloads, times, received_ns, LOOPBACK))
         return first

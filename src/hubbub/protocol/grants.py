@@ -13,14 +13,16 @@ from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, STRAIGHT_CALM,
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
-from hubbub.wire.control import Grant, GrantedStream, Topic
+from hubbub.wire.control import Grant, GrantedStream, Replayed, Topic
 from hubbub.wire.header import BEST_EFFORT, RELIABLE
 
 _TOPIC_OVERHEAD_BYTES = 48
 _GRANT_OVERHEAD_BYTES = 128
+_REPLAYED_BYTES = 40
 
 
 class Grants:
@@ -33,12 +35,14 @@ class Grants:
         body_bytes_max: int,
         send: Callable[[Peer, bytes], None],
         endpoint: Endpoint,
+        replays: Replays,
     ) -> None:
         self.senders = senders
         self.topics = topics
         self.body_bytes_max = body_bytes_max
         self.send = send
         self.endpoint = endpoint
+        self.replays = replays
         # These never start anew, also not for a peer that was forgotten and remembers us.
         self.serial = 0
         self.debts = 0
@@ -55,6 +59,7 @@ class Grants:
             self._end(peer, number)
         for number in wanted - debt.owed.keys():
             self._begin(now, peer, self.topics[number])
+        self.replays.reconsider(peer, wanted, self.topics)
         self._leave_streams(peer)
         if debt.owed or peer.key in self.from_frames or debt.version:
             self._schedule(now, peer)
@@ -64,6 +69,7 @@ class Grants:
         for peer in peers:
             if self._is_for(topic, peer):
                 is_new_stream = self._begin(now, peer, topic)
+                self.replays.join(peer, topic)
                 # The frame that declares a best-effort topic may be lost for good.
                 if is_new_stream or not topic.is_reliable:
                     self._schedule(now, peer)
@@ -82,6 +88,7 @@ class Grants:
         """End the whole debt to a peer."""
         for number in list(peer.debt.owed):
             self._end(peer, number)
+        self.replays.forget(peer)
         self._leave_streams(peer)
         peer.debt.due_ns = None
 
@@ -98,6 +105,10 @@ class Grants:
         debt.has_begun = True
         if nonce >= debt.serial:
             debt.due_ns = None
+
+    def repeat(self, now: int, peer: Peer) -> None:
+        """Tell a peer anew what it is owed."""
+        self._schedule(now, peer)
 
     def resend(self, now: int, peer: Peer) -> None:
         """Send the grant to a peer, and plan the next time."""
@@ -117,6 +128,7 @@ class Grants:
         debt.version = peer.interest_version
         debt.interval_ns = GRANT_INTERVAL
         debt.due_ns = now
+        self.replays.granted(peer)
 
     def _begin(self, now: int, peer: Peer, topic: OutgoingTopic) -> bool:
         stream = RELIABLE if topic.is_reliable else BEST_EFFORT
@@ -145,6 +157,7 @@ class Grants:
         old, peer.index = peer.index, index
         for number in peer.debt.owed:
             self.topics[number].renumber(old, index)
+        self.replays.renumber(peer, old, index)
 
     def _leave_streams(self, peer: Peer) -> None:
         """Take a peer out of the streams that no longer carry anything for it."""
@@ -226,15 +239,29 @@ class Grants:
                     streams,
                     topics,
                     peer.debt.serial,
+                    replays,
                 )
             )
-            for part, topics in enumerate(parts)
+            for part, (topics, replays) in enumerate(parts)
         ]
 
-    def _split(self, peer: Peer) -> list[list[Topic]]:
-        """Split the owed topics into lists that fit a frame each."""
-        parts: list[list[Topic]] = [[]]
-        room = self.body_bytes_max - _GRANT_OVERHEAD_BYTES
+    def _split(self, peer: Peer) -> list[tuple[list[Topic], list[Replayed]]]:
+        """Split the owed topics, and what is replayed of them, into lists that fit a frame each."""
+        full = self.body_bytes_max - _GRANT_OVERHEAD_BYTES
+        parts, room = self._split_topics(peer, full)
+        for replay in self.replays.of(peer):
+            if room < _REPLAYED_BYTES:
+                parts.append(([], []))
+                room = full
+            room -= _REPLAYED_BYTES
+            parts[-1][1].append(replay.stated)
+        return parts
+
+    def _split_topics(
+        self, peer: Peer, full: int
+    ) -> tuple[list[tuple[list[Topic], list[Replayed]]], int]:
+        parts: list[tuple[list[Topic], list[Replayed]]] = [([], [])]
+        room = full
         for number, first in peer.debt.owed.items():
             topic = self.topics[number]
             stream = RELIABLE if topic.is_reliable else BEST_EFFORT
@@ -243,11 +270,11 @@ class Grants:
                 + len(topic.subject.encode())
                 + len(topic.schema_name.encode())
             )
-            if size > room and parts[-1]:
-                parts.append([])
-                room = self.body_bytes_max - _GRANT_OVERHEAD_BYTES
+            if size > room and parts[-1][0]:
+                parts.append(([], []))
+                room = full
             room -= size
-            parts[-1].append(
+            parts[-1][0].append(
                 Topic(number, stream, topic.subject, first, topic.schema_name, topic.schema_hash)
             )
-        return parts
+        return parts, room

@@ -52,6 +52,7 @@ class Incoming:
         # How far we were with peers that timed out: if one returns, what it sent meanwhile is a
         # hole, and holes are reported. Peer -> subject -> next sequence.
         self.positions: OrderedDict[bytes, dict[str, int]] = OrderedDict()
+        self.asked: dict[bytes, int] = {}  # And which request for history was our last then.
         self.wants_grant = False  # Something was lost that may have named topics.
         self.is_suspended = False
         self.active_senders = 1
@@ -194,6 +195,7 @@ class Incoming:
             peer.grant_nonce, peer.their_debt = grant.nonce, grant.debt
             peer.grant_serial = grant.serial
             peer.grant_parts.clear()
+            peer.grant_replays.clear()
         for granted in grant.streams:
             self._take_stream(now, peer, granted, grant.grtt_us)
         # The answer to an older interest only names topics: what it owes may have ended since.
@@ -202,6 +204,7 @@ class Incoming:
             receiver = peer.incoming.get(topic.stream)
             if receiver is not None:
                 receiver.declare(topic, is_owed=is_current)
+        peer.grant_replays |= {replayed.number: replayed for replayed in grant.replays}
         peer.grant_parts.add(grant.part)
         if len(peer.grant_parts) >= grant.parts:
             peer.granted_version = grant.nonce
@@ -215,7 +218,11 @@ class Incoming:
             return  # Of a later minor version: what nobody here can read is not taken.
         if not granted.is_owed:
             if receiver is not None:
+                receiver.joins.close(
+                    "not_available", self.endpoint.received_ns, self.endpoint.deliveries
+                )
                 receiver.reassembly.clear()
+                self.report(peer, receiver)
                 del peer.incoming[granted.stream]
             return
         if receiver is None:
@@ -223,10 +230,11 @@ class Incoming:
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
                 tolerance_ns, self.budget, self.interest.includes,
-                partial(self.endpoint.resolve, peer.key),
+                partial(self.endpoint.resolve, peer.key), self.interest.asks.match,
             )  # fmt: skip
             if receiver.is_reliable:
                 receiver.positions = self.positions.pop(peer.key, {})
+                receiver.joins.asked_before = self.asked.pop(peer.key, 0)
             receiver.is_awaiting_grant = True
         else:
             receiver.grant(granted.from_frame)
@@ -235,10 +243,16 @@ class Incoming:
 
     def _complete(self, now: int, peer: Peer) -> None:
         endpoint = self.endpoint
+        reliable = peer.incoming.get(RELIABLE)
+        for stated in peer.grant_replays.values():
+            if reliable is not None and not reliable.joins.begin(stated):
+                endpoint.drops["replay"] += 1
         if peer.granted_version == self.interest.version:
+            coming = {(stated.live, stated.request) for stated in peer.grant_replays.values()}
             for receiver in peer.incoming.values():
                 receiver.is_awaiting_grant = False
                 receiver.release_held(endpoint.received_ns, endpoint.deliveries)
+                receiver.joins.decide(coming, endpoint.received_ns, endpoint.deliveries)
         early, peer.early, peer.early_bytes = peer.early, [], 0
         for header, frame, link in early:
             receiver_now = peer.incoming.get(header.stream)
@@ -313,6 +327,9 @@ class Incoming:
         if receiver is not None:
             contiguous, highest = receiver.base, receiver.next
             receiver.fresh_bytes = 0
+            if receiver.joins.replays:
+                receiver.joins.sweep(self.endpoint.received_ns, self.endpoint.deliveries)
+                self.report(peer, receiver)
             receiver.status_bytes = self.offered_bytes() // STATUS_WINDOW_SHARE
             receiver.status_ns = None
             if receiver.echo_us:
@@ -382,8 +399,9 @@ class Incoming:
             self.report(peer, receiver)
         if RELIABLE in peer.incoming:
             self.positions[peer.key] = peer.incoming[RELIABLE].read_positions()
+            self.asked[peer.key] = self.interest.last_request
             while len(self.positions) > DEPARTED_MAX:
-                self.positions.popitem(last=False)
+                self.asked.pop(self.positions.popitem(last=False)[0], None)
         peer.incoming.clear()
 
     def resync(self, peers: list[Peer], reason: str) -> None:

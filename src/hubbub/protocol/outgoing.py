@@ -1,6 +1,6 @@
 """The publishing half of a channel: topics, streams, and what receivers answer."""
 
-from itertools import islice
+from itertools import count, islice
 
 from hubbub.errors import ConfigurationError
 from hubbub.events import SlowConsumer
@@ -11,7 +11,10 @@ from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.flow import Flow, TokenBucket
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.grants import Grants
+from hubbub.protocol.history import History
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.receipts import Receipts
+from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
@@ -37,15 +40,15 @@ class Outgoing:
     """Everything this node sends as a publisher on one channel."""
 
     def __init__(
-        self, endpoint: Endpoint, frame_bytes_max: int, burst_bytes_max: int, *,
-        first_frame: int = 1, first_message: int = 1,
+        self, endpoint: Endpoint, frame_bytes_max: int, burst_bytes_max: int,
+        peers: dict[bytes, Peer], *, first_frame: int = 1, first_message: int = 1,
     ) -> None:  # fmt: skip
         settings = endpoint.settings
         self.endpoint = endpoint
         self.first_message = first_message
         self.topics: dict[int, OutgoingTopic] = {}
         self.by_subject: dict[str, OutgoingTopic] = {}
-        self._next_number = TOPIC_FIRST
+        self._numbers = count(TOPIC_FIRST)
         self._unserved = 0
         self._behind: frozenset[bytes] = frozenset()  # Who was reported to be left behind.
         self.bucket = TokenBucket(settings.rate_limit_bits) if settings.rate_limit_bits else None
@@ -61,9 +64,11 @@ class Outgoing:
         assert self.reliable.flow is not None and self.reliable.cache is not None
         self.flow = self.reliable.flow
         self.cache = self.reliable.cache
+        self.receipts = Receipts(endpoint, self.reliable, peers)
+        self.replays = Replays(self.reliable, self._numbers)
         self.grants = Grants(
             self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES,
-            self._send_grant, endpoint,
+            self._send_grant, endpoint, self.replays,
         )  # fmt: skip
 
     def _make_sender(
@@ -85,27 +90,39 @@ class Outgoing:
 
     def declare(
         self, now: int, subject: str, peers: list[Peer], *,
-        is_reliable: bool, schema_name: str = "", schema_hash: int = 0,
+        is_reliable: bool, schema_name: str = "", schema_hash: int = 0, history: int = 0,
     ) -> OutgoingTopic:  # fmt: skip
         """Return the topic of a subject; a second publisher must agree on its options."""
         topic = self.by_subject.get(subject)
         if topic is not None:
-            if (topic.is_reliable, topic.schema_hash) != (is_reliable, schema_hash):
+            if not topic.publishers:
+                topic.history = History(history) if history else None
+            kept = topic.history.count_max if topic.history is not None else 0
+            if (topic.is_reliable, topic.schema_hash, kept) != (is_reliable, schema_hash, history):
                 raise ConfigurationError(
                     f"{subject} is already published here with reliable={topic.is_reliable},"
-                    f" type={topic.schema_name or None}; all publishers of a subject must agree"
+                    f" type={topic.schema_name or None}, history={kept}; all publishers of a"
+                    " subject must agree"
                 )
             return topic
         if len(self.topics) >= TOPICS_MAX:
             raise ConfigurationError(f"{subject} would be topic {TOPICS_MAX + 1} of this node")
         topic = OutgoingTopic(
-            self._next_number, subject, self.endpoint.source, is_reliable=is_reliable,
+            next(self._numbers), subject, self.endpoint.source, is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash, next_sequence=self.first_message,
+            history=history,
         )  # fmt: skip
-        self._next_number += 1
         self.topics[topic.number] = self.by_subject[subject] = topic
         self.grants.add_topic(now, topic, peers)
         return topic
+
+    def is_waiting_for(self, topic: OutgoingTopic, peers: dict[bytes, Peer]) -> bool:
+        """Tell whether a receiver of a topic was left behind, and has not caught up yet."""
+        for key in self.flow.slow:
+            peer = peers.get(key)
+            if peer is not None and topic.number in peer.debt.owed:
+                return True
+        return False
 
     def sender_of(self, topic: OutgoingTopic) -> Sender:
         """Return the stream that carries a topic."""
@@ -113,6 +130,7 @@ class Outgoing:
 
     def skip_message(self, topic: OutgoingTopic) -> None:
         """Count a message that nobody wants."""
+        assert topic.history is None
         topic.next_sequence += 1
 
     def next_burst(self, now: int, *, is_fresh: bool = True) -> Burst | None:
@@ -121,6 +139,10 @@ class Outgoing:
             return None
         received_ns = self.endpoint.received_ns
         burst = self.reliable.next_burst(now, received_ns, is_fresh=is_fresh)
+        if self.replays.by_peer:
+            self.replays.feed()
+        if self.receipts.open:
+            self.receipts.look()
         if burst is None and is_fresh:
             burst = self.best_effort.next_burst(now, received_ns)
         for sender in self.senders.values():
@@ -155,6 +177,10 @@ class Outgoing:
         if was_slow and not state.is_slow:
             self.endpoint.counters["slow_recovered"] += 1
         sender.acknowledged()
+        if self.receipts.open:
+            self.receipts.look()
+        if self.replays.by_peer and self.replays.settle(peer, state.contiguous, status.nonce):
+            self.grants.repeat(now, peer)
 
     def take_nak(self, now: int, peer: Peer, ranges: list[control.Range]) -> None:
         """Queue the repairs a receiver asks for; say what it will not get."""

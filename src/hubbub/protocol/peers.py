@@ -13,7 +13,7 @@ from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
-from hubbub.wire.control import Grant, Hello
+from hubbub.wire.control import Grant, Hello, Replayed
 from hubbub.wire.header import NO_INDEX, Header, split_key
 
 Early = tuple[Header, bytes, str]
@@ -23,12 +23,13 @@ class Debt:
     """What a peer is owed by us: topics and from where on, and whether it knows."""
 
     __slots__ = (
-        "due_ns", "has_begun", "interval_ns", "number", "owed", "serial", "version",
+        "due_ns", "has_begun", "interval_ns", "number", "owed", "serial", "served", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.number = 0
         self.owed: dict[int, int] = {}  # Topic number -> first sequence.
+        self.served: dict[int, set[int]] = {}  # Request for history -> topics it has met.
         self.has_begun = False
         self.version = 0  # The interest that our grant answers.
         self.serial = 0  # Of the grant that the peer must know.
@@ -70,6 +71,7 @@ class Peer:
         self.grant_serial = 0  # Of the grant under way...
         self.granted_serial = 0  # ...and of the last one that is complete.
         self.grant_parts: set[int] = set()
+        self.grant_replays: dict[int, Replayed] = {}
         self.early_grants: list[Grant] = []  # Grants that came before its HELLO.
         self.early: list[Early] = []  # Frames that came before their grant.
         self.early_bytes = 0
@@ -78,6 +80,16 @@ class Peer:
     def interest(self) -> Matcher[None]:
         """Return what it wants."""
         return self.declared.matcher
+
+    @property
+    def requests(self) -> dict[int, int]:
+        """Return its requests for history: number, and how many messages; 0: all."""
+        return self.declared.requests
+
+    @property
+    def asks(self) -> Matcher[int]:
+        """Return what these requests are for."""
+        return self.declared.asks
 
     @property
     def interest_version(self) -> int:

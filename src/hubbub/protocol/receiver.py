@@ -7,7 +7,7 @@ named yet are held while a grant is under way, because the grant may say that th
 while an earlier frame is missing, because that may have named them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from hubbub.limits import (
 )
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.joins import Joins, ask_nothing
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.topics import Hole, IncomingTopic, Way
@@ -54,6 +55,7 @@ class Receiver:
         budget: Budget,
         is_wanted: Callable[[str], bool],
         resolve: Callable[[list[bytes]], list[Any] | None] = resolve_nothing,
+        asks: Callable[[str], Iterable[int]] = ask_nothing,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -76,6 +78,7 @@ class Receiver:
         self.has_lost_names = False
         self.unnamed_lost: list[tuple[batch.Run, str]] = []
         self.holes: list[Hole] = []
+        self.joins = Joins(self.topics, self.holes, self.way, asks)
         self.behind: set[int] = set()  # Topics that have not shown yet what a resync cost them,
         self.resynced: tuple[int, int] | None = None  # and the frames that were passed over.
         self.blind_holes: list[
@@ -122,6 +125,8 @@ class Receiver:
                 return False
             payloads = found
         self._mark(now, sequence, end - start)
+        if self.joins.ready:
+            self.joins.sweep(received_ns, out)
         if self.held and (flags & DECLARES or self.held_base != self.base):
             self._release_named(received_ns, out)
         self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)
@@ -273,6 +278,7 @@ class Receiver:
         if next_sequence - first + len(self.requester.missing) > MISSING_FRAMES_MAX:
             # More than any window: a forged or absurd jump must not cost memory.
             self.resyncs += 1
+            self.has_lost_names = self.has_lost_names or bool(self.joins.replays)
             self._resync(first, next_sequence - 1)
         else:
             self.requester.miss(now, first, next_sequence)
@@ -351,6 +357,8 @@ class Receiver:
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
             if topic.is_wanted:
                 topic.expected = self.positions.pop(declared.subject, None)
+                is_back = topic.expected is not None
+                self.joins.meet(topic, is_new=not self.is_awaiting_grant, is_back=is_back)
         if topic.is_wanted and is_owed:
             topic.start(declared.first)
 
@@ -404,6 +412,7 @@ class Receiver:
                     topic.pass_by(sequence + 1)
             topic.is_wanted = is_wanted
         self.positions = {s: p for s, p in self.positions.items() if self.is_wanted(s)}
+        self.joins.reconsider()
 
     def skip(self, ranges: list[Range], received_ns: int, out: list[Delivery]) -> None:
         """Accept that frames held nothing for us."""
@@ -477,7 +486,7 @@ class Receiver:
         return {
             topic.subject: topic.expected
             for topic in self.topics.values()
-            if topic.is_wanted and topic.expected is not None
+            if topic.is_wanted and topic.expected is not None and not topic.request
         }
 
     def close(self, reason: str, received_ns: int, out: list[Delivery]) -> None:
@@ -489,4 +498,5 @@ class Receiver:
         if self.behind and self.resynced is not None:
             self.blind_holes.append((*self.resynced, "resync"))
         self.has_lost_names = False
+        self.joins.close(reason, received_ns, out)
         self.reassembly.clear()

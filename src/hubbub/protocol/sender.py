@@ -64,6 +64,12 @@ def _join_run(runs: list[Run], last: dict[int, int], run: Run) -> None:
     runs.append(run)
 
 
+def _asking(frame: Numbered) -> Numbered:
+    """Let a frame ask for STATUS."""
+    sequence, body, flags, audience = frame
+    return sequence, body, flags | ASK, audience
+
+
 class Sender:
     """The sending end of one stream; `flow` and `cache` are None for best effort."""
 
@@ -89,6 +95,7 @@ class Sender:
         self.burst_bytes_max = burst_bytes_max
         self.next_sequence = next_sequence
         self.position = 0
+        self.is_awaited = False  # Somebody waits for receivers to say that they have it.
         self.is_held = False  # The node is still looking around: nothing may go.
         self.repairs: dict[int, None] = {}  # Frames, in the order they were asked for.
         self._asker: Address | None = None  # Who asked last.
@@ -161,6 +168,8 @@ class Sender:
         if limit is not None and self.position + len(body) + FRAME_COST_BYTES + reserve > limit:
             return None
         topic.next_sequence += 1
+        if topic.history is not None:
+            topic.history.add((payload,), (published_ns,))
         framer.count_single(now, len(payload))
         sequence = self.next_sequence
         self.next_sequence = sequence + 1
@@ -179,6 +188,7 @@ class Sender:
             return None
         if self.oversized is not None:
             frame, self.oversized = self.oversized, None
+            frame = _asking(frame) if self.is_awaited else frame
             return self._emit(now, [frame], 0, framer.destination)
         is_draining = framer.is_overdue(now)
         frames: list[Numbered] = []
@@ -201,6 +211,8 @@ class Sender:
             size += HEADER_BYTES + body_bytes(frame[1])
             if self._is_last_of_burst(frame[1], size):
                 break
+        if self.is_awaited and frames:
+            frames[-1] = _asking(frames[-1])
         return self._emit(now, frames, 0, framer.destination) if frames else None
 
     def _is_last_of_burst(self, body: Body, size: int) -> bool:
@@ -254,10 +266,9 @@ class Sender:
             self.repair_bytes = 0
         if not frames:
             return None
-        if self.is_blocked():
+        if self.is_blocked() or self.is_awaited:
             # Who gets what it lacked has room again, and nothing new would tell us so.
-            sequence, body, flags, audience = frames[-1]
-            frames[-1] = sequence, body, flags | ASK, audience
+            frames[-1] = _asking(frames[-1])
         # Nobody else waits for them, and by itself a repair is not queued behind new frames.
         is_alone = len(self.flow.receivers) == 1
         destination = self._asker if is_alone else self.framer.destination

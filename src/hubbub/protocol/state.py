@@ -6,8 +6,9 @@ answer what is wanted, so the version of the interest is the one at which that c
 """
 
 from hubbub.limits import SCHEMA_NAME_BYTES_MAX, STEPS_MAX
+from hubbub.protocol.requests import write_request
 from hubbub.protocol.topics import OutgoingTopic
-from hubbub.subjects import Matcher
+from hubbub.subjects import Handle, Matcher
 from hubbub.wire.control import (
     PUBLISHES,
     PUBLISHES_NO_MORE,
@@ -28,6 +29,24 @@ class Interest:
         self.patterns: dict[str, int] = {}
         self.matcher: Matcher[None] = Matcher()
         self._handles: dict[str, object] = {}
+        self.asks: Matcher[int] = Matcher()  # Our requests for history.
+        self.last_request = 0
+        self._requests: dict[int, tuple[str, Handle[int]]] = {}
+
+    def ask(self, request: int, pattern: str, count: int) -> str:
+        """Want so much of the history of what matches, too; return how others are told."""
+        entry = write_request(request, count, pattern)
+        self._requests[request] = entry, self.asks.add(pattern, request)
+        self.last_request = max(self.last_request, request)
+        self.patterns[entry] = 1
+        return entry
+
+    def withdraw(self, request: int) -> str:
+        """Want history no longer; return how others were told."""
+        entry, handle = self._requests.pop(request)
+        self.asks.remove(handle)
+        del self.patterns[entry]
+        return entry
 
     def add(self, pattern: str) -> bool:
         """Count a pattern in; True if the set changed."""
@@ -78,6 +97,14 @@ class State:
         if is_news:
             self._change_interest(Step(WANTS_NO_MORE, pattern))
         return is_news
+
+    def ask(self, request: int, pattern: str, count: int) -> None:
+        """Want so much of the history of what matches, too; 0: all that is kept."""
+        self._change_interest(Step(WANTS, self.interest.ask(request, pattern, count)))
+
+    def withdraw(self, request: int) -> None:
+        """Want history no longer."""
+        self._change_interest(Step(WANTS_NO_MORE, self.interest.withdraw(request)))
 
     def want_anew(self) -> None:
         """Let others grant again what is wanted as before."""

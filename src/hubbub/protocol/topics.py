@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from hubbub.limits import LOST_RUNS_MAX
 from hubbub.message import Source
 from hubbub.protocol.audience import NO_AUDIENCE, Roll
-from hubbub.protocol.delivery import MULTICAST, Delivery, make_passage
+from hubbub.protocol.delivery import MULTICAST, DeliveredTopic, Delivery, make_passage
+from hubbub.protocol.history import History
 from hubbub.wire.header import MANY
 
 Waiting = tuple[int, list[bytes], Sequence[int]]
@@ -22,11 +23,11 @@ class OutgoingTopic:
     """A topic that this node publishes; publishers are handles to it."""
 
     __slots__ = (
-        "_roll", "audience", "generation", "is_declared", "is_reliable", "listeners", "nearby",
-        "next_sequence", "number", "publishers", "receivers", "schema_hash", "schema_name", "sinks",
-        "source",
-        "subject",
+        "__weakref__", "_roll", "audience", "generation", "history", "is_declared", "is_reliable",
+        "listeners", "nearby", "next_sequence", "number", "publishers", "receivers", "schema_hash",
+        "schema_name", "sinks", "source", "subject",
     )  # fmt: skip
+    request = 0
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class OutgoingTopic:
         schema_name: str = "",
         schema_hash: int = 0,
         next_sequence: int = 1,
+        history: int = 0,
     ) -> None:
         self.number = number
         self.subject = subject
@@ -47,6 +49,7 @@ class OutgoingTopic:
         self.schema_hash = schema_hash
         self.next_sequence = next_sequence
         self.publishers = 0  # Handles that are open; without one it is not declared.
+        self.history = History(history) if history else None
         self.receivers = 0  # Peers that are owed this topic,
         self.audience = NO_AUDIENCE  # and as headers say it.
         self._roll = Roll()
@@ -103,10 +106,11 @@ class IncomingTopic:
     """
 
     __slots__ = (
-        "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason", "holes",
-        "is_reliable", "is_wanted", "late", "lost", "number", "passed", "schema_hash",
+        "__weakref__", "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason",
+        "holes", "is_reliable", "is_wanted", "late", "lost", "number", "passed", "schema_hash",
         "schema_name", "sinks", "source", "subject", "waiting", "way",
     )  # fmt: skip
+    request = 0
 
     def __init__(
         self,
@@ -256,3 +260,27 @@ class IncomingTopic:
                 self._abandon_before(expected + gone[0], gone[1])
             else:
                 return
+
+
+class ReplayedTopic(IncomingTopic):
+    """The history of a topic, up to `end`, for those who made one request; `live` goes on there."""
+
+    __slots__ = ("end", "live", "request")
+
+    def __init__(
+        self, number: int, live: DeliveredTopic, request: int, end: int, holes: list[Hole],
+        way: Way,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            number, live.subject, live.source, holes, way, is_reliable=True, is_wanted=True
+        )
+        self.schema_name, self.schema_hash = live.schema_name, live.schema_hash
+        self.live = live
+        self.request = request
+        self.end = end
+
+    def finish(self, reason: str) -> None:
+        """Report what has not come, for nothing more will."""
+        if self.expected is not None and self.expected < self.end:
+            self._abandon_before(self.end, reason)
+        self.close_hole()

@@ -57,11 +57,11 @@ class Dispatcher:
         topic = item.topic
         self.match(topic)
         self.messages += len(item.payloads)
-        for subscription, context, _, is_nearby in topic.sinks:
+        for taker, context, _, is_nearby, _, _ in topic.sinks:
             if is_nearby:
-                subscription.deliver(item._replace(link=INPROC), context)
-            elif not (subscription.no_local and item.link == LOOPBACK):
-                subscription.deliver(item, context)
+                taker.deliver(item._replace(link=INPROC), context)
+            elif not (taker.no_local and item.link == LOOPBACK):
+                taker.deliver(item, context)
 
     def forked(self) -> None:
         """Start afresh in a forked child, where the thread that handed out does not exist."""

@@ -29,6 +29,7 @@ from hubbub.links.tcp import TcpLink
 from hubbub.protocol.burst import Burst, Pipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.framing import Framer
+from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
@@ -262,6 +263,20 @@ class Driver:
         elif framer.is_busy or self._armed_ns is None or self.core.due_ns < self._armed_ns:
             self._rearm()
         return True
+
+    def publish_acknowledged(
+        self, topic: OutgoingTopic, payload: bytes, published_ns: int
+    ) -> Receipt:
+        """Publish a message at once, and open the receipt for it."""
+        now = time.monotonic_ns()
+        with self.lock:
+            receipt = self.core.outgoing.receipts.publish(topic, payload, published_ns)
+            self._pump(now, FLUSH_BURSTS_MAX)
+            self.core.outgoing.receipts.look()
+        self.publishing_paused()
+        self.after()
+        self._rearm()
+        return receipt
 
     def call(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """Call a method of the core under the lock, then send what it made."""

@@ -60,7 +60,10 @@ class Awareness:
         return self._differing_views(nodes) or self._differing_matches(nodes)
 
     def _differing_views(self, nodes: list["SimulatedNode"]) -> str:
-        truths = {node: (set(node.patterns), set(node.published)) for node in nodes}
+        truths = {
+            node: (node.wanted | {one.entry for one in node.latecomers}, set(node.published))
+            for node in nodes
+        }
         for node in nodes:
             for other, truth in truths.items():
                 peer = node.core.peers.get(other.key)
@@ -87,7 +90,7 @@ class Awareness:
     def _true_matches(nodes: list["SimulatedNode"]) -> dict["SimulatedNode", set[Told]]:
         matcher: Matcher[SimulatedNode] = Matcher()
         for node in nodes:
-            for pattern in node.patterns:
+            for pattern in node.wanted:
                 matcher.add(pattern, node)
         truth: dict[SimulatedNode, set[Told]] = {node: set() for node in nodes}
         for node in nodes:

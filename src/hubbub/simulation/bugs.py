@@ -19,13 +19,16 @@ from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.joining import Joining
 from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Partial
+from hubbub.protocol.receipts import Receipt, Receipts
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.register import Register
 from hubbub.protocol.repair import Requester
+from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.state import State
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
@@ -406,3 +409,50 @@ def straight_to_one_of_several(sound: Method) -> Method:
         return address
 
     return find
+
+
+@_bug(Joining, "_hold", "history")
+def new_messages_before_history(sound: Method) -> Method:
+    """Hand out what is new without waiting for what was before."""
+    return lambda self, delivery: self.hand_out(delivery)
+
+
+@_bug(Joining, "_hand_out_from", "history")
+def history_handed_out_twice(sound: Method) -> Method:
+    """Hand out what is new without looking where the history ended."""
+    return lambda self, start, delivery: self.hand_out(delivery)
+
+
+@_bug(Replays, "settle", "history")
+def history_ended_when_it_was_sent(sound: Method) -> Method:
+    """Owe a history no longer than until it is in frames."""
+    return lambda self, peer, contiguous, serial: sound(self, peer, 1 << 64, 1 << 64)
+
+
+@_bug(Replays, "feed", "history")
+def history_not_fed_to_the_end(sound: Method) -> Method:
+    """Send of each history only what waits to be sent at once."""
+
+    def feed(self: Replays) -> None:
+        sound(self)
+        self._feeding.clear()
+
+    return feed
+
+
+@_bug(Receipts, "_look_at", "acknowledged")
+def acknowledged_by_any_status(sound: Method) -> Method:
+    """Take every answer of a receiver for one to the newest message."""
+
+    def look_at(self: Receipts, receipt: Receipt) -> None:
+        sound(self, receipt)
+        if receipt.target is not None:
+            receipt.target = 0
+
+    return look_at
+
+
+@_bug(Flow, "_patience_ends", "stopped_receiver")
+def waited_for_four_times_as_long(sound: Method) -> Method:
+    """Hold up a group for more than `slow_ms`."""
+    return lambda self, state: sound(self, state) + 3 * self.slow_ns

@@ -9,7 +9,7 @@ while the machines run, so that memory cannot grow between two looks unseen.
 import itertools
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hubbub.events import Event, GapAbandoned, PeerJoined, PeerLeft
 from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, RUN_TABLES_MAX, WINDOW_BYTES
@@ -21,7 +21,10 @@ from hubbub.simulation.world import World
 from hubbub.subjects import Matcher
 
 if TYPE_CHECKING:
+    from hubbub.simulation.latecomer import Latecomer
     from hubbub.simulation.node import SimulatedNode
+
+    Subscriber: TypeAlias = SimulatedNode | Latecomer
 
 _FRAME_BYTES_SLACK: Final = 65_536
 _LOOK_EVERY: Final = 16  # Polls between two looks at all bounds.
@@ -127,8 +130,8 @@ class Ledger:
         self.world = world
         self.nodes: list[SimulatedNode] = []
         self.publications: dict[Place, Publication] = {}
-        self.receptions: dict[tuple[SimulatedNode, Place], Reception] = {}
-        self.ended: list[tuple[SimulatedNode, Place, Reception]] = []
+        self.receptions: dict[tuple[Subscriber, Place], Reception] = {}
+        self.ended: list[tuple[Subscriber, Place, Reception]] = []
         # The first message published after a node began to want a subject.
         self.begins: dict[tuple[SimulatedNode, Place], int] = {}
         self.present: dict[SimulatedNode, set[Source]] = {}
@@ -178,7 +181,7 @@ class Ledger:
             publication.last_kept = publication.next
         self.world.counts["published"] += 1
 
-    def delivered(self, node: "SimulatedNode", delivery: Delivery) -> None:
+    def delivered(self, node: "Subscriber", delivery: Delivery) -> None:
         """Compare a run of messages with what was published."""
         topic, world = delivery.topic, self.world
         place = place_of(topic.source, topic.subject)
@@ -226,7 +229,7 @@ class Ledger:
     # What scenarios ask.
 
     @staticmethod
-    def is_subscribed(node: "SimulatedNode", subject: str) -> bool:
+    def is_subscribed(node: "Subscriber", subject: str) -> bool:
         """Tell whether a node wants a subject, as a matcher made for the question finds."""
         return bool(_matcher_of(tuple(node.patterns)).match(subject))
 
@@ -243,7 +246,7 @@ class Ledger:
                 owed = peer.debt.owed if peer is not None else {}
                 yield publication, node, owed.get(publication.topic.number)
 
-    def reception(self, publication: Publication, node: "SimulatedNode") -> Reception:
+    def reception(self, publication: Publication, node: "Subscriber") -> Reception:
         """Return what a node got of a publication."""
         place = place_of(publication.node.source, publication.topic.subject)
         return self.receptions.get((node, place)) or Reception()
@@ -291,6 +294,9 @@ class Ledger:
         for place, node, reception in ended + current:
             if not self.publications[place].topic.is_reliable:
                 continue
+            if node.request:
+                self._check_late_holes(place, node, reception)
+                continue
             holes = reception.unexplained()
             is_blind = self.world.counts["blind_gaps"] > 0 and not set(reception.gaps) - set(
                 reception.holes
@@ -301,6 +307,22 @@ class Ledger:
             spans = sorted(reception.gaps)
             is_once = all(a[1] < b[0] for a, b in itertools.pairwise(spans))
             self.world.check(is_once, f"{node.name} of {place[2]}: gaps overlap: {spans}")
+
+    def _check_late_holes(self, place: Place, latecomer: "Subscriber", late: Reception) -> None:
+        """Check that a hole of one who asked for history is one that its node has reported."""
+        gaps = [
+            event
+            for _, node, event in self.events
+            if isinstance(event, GapAbandoned) and node.index == latecomer.index
+            and (event.subject is None or place_of(event.publisher, event.subject) == place)
+        ]  # fmt: skip
+        lost = {n for gap in gaps if gap.subject for n in range(gap.first, gap.last + 1)}
+        holes = {n for first, last in late.holes for n in range(first, last + 1)}
+        is_blind = any(gap.subject is None for gap in gaps)
+        self.world.check(
+            holes <= lost or is_blind,
+            f"{latecomer.name} of {place[2]}: {sorted(holes - lost)} not reported",
+        )
 
     def unaware(self) -> str:
         """Say who does not know who is there or who wants what; empty when all know."""
@@ -314,7 +336,8 @@ class Ledger:
             wanting = [
                 node
                 for node in self.nodes
-                if node is not publisher and self.is_subscribed(node, subject)
+                if node is not publisher
+                and any(self.is_subscribed(one, subject) for one in node.subscribers)
             ]
             # One that timed out is owed, and counted, until the repair window is over.
             counted = publication.topic.receivers - sum(

@@ -17,13 +17,18 @@ from hubbub.limits import FRAME_COST_BYTES, MS, PIPE_FRAME_BYTES, US
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.endpoint import Identity
+from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
 from hubbub.simulation.clocks import Clock
-from hubbub.simulation.network import Network
+from hubbub.simulation.latecomer import Latecomer
+from hubbub.simulation.network import KIND_OFFSET, Network
 from hubbub.simulation.world import World
+from hubbub.subjects import matches
+from hubbub.wire.header import DATA, SEGMENT
 
 _READ_FRAMES_MAX: Final = 64  # Of one poll, as the shell's loop reads before it looks around.
 _BURSTS_PER_POLL: Final = 16
@@ -39,7 +44,7 @@ class Host:
     frame_bytes_max: int = 1400
     burst_bytes_max: int = 0
     buffer_bytes: int = _BUFFER_BYTES
-    read_ns: int = 2 * US  # To take in one frame.
+    read_ns: int = 2 * US  # To take in one frame; on a slow host, one of data.
     drift_ppm: int = 0
     clock_start_ns: int = 0
     stall: float = 0.0  # Chance that the next poll comes late...
@@ -82,6 +87,9 @@ class SimulatedNode:
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
         self.core.endpoint.ways.has_group = host.has_group
         self.patterns: dict[str, int] = {}
+        self.request = 0  # Only a latecomer has one.
+        self.latecomers: list[Latecomer] = []
+        self._requests = 0
         self.topics: list[OutgoingTopic] = []
         self.published: dict[str, int] = {}  # Subjects, by how many publishers.
         self.is_alive = True
@@ -118,6 +126,16 @@ class SimulatedNode:
         """Return who this node is to others."""
         return self.core.endpoint.source
 
+    @property
+    def wanted(self) -> set[str]:
+        """Return the patterns of all its subscriptions."""
+        return {pattern for one in self.subscribers for pattern in one.patterns}
+
+    @property
+    def subscribers(self) -> "list[SimulatedNode | Latecomer]":
+        """Return all in this node that the ledger compares apart."""
+        return [self, *self.latecomers]
+
     # What the application does.
 
     def subscribe(self, pattern: str) -> None:
@@ -125,6 +143,22 @@ class SimulatedNode:
         self.ledger.subscribed(self, pattern)
         self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
         self.core.subscribe(self.now, pattern)
+        self._wake_at(self.world.now)
+
+    def join(self, pattern: str, count: int = 0) -> Latecomer:
+        """Want what matches, and its history, for a subscription of its own."""
+        self._requests += 1
+        latecomer = Latecomer(self, pattern, self._requests, count)
+        self.latecomers.append(latecomer)
+        self.core.join(self.now, pattern, latecomer.request, count)
+        self._wake_at(self.world.now)
+        return latecomer
+
+    def leave(self, latecomer: Latecomer) -> None:
+        """End such a subscription."""
+        self.latecomers.remove(latecomer)
+        self.core.leave(self.now, latecomer.pattern, latecomer.request)
+        self._drain()
         self._wake_at(self.world.now)
 
     def unsubscribe(self, pattern: str) -> None:
@@ -137,9 +171,11 @@ class SimulatedNode:
         self.ledger.unsubscribed(self)
         self._wake_at(self.world.now)
 
-    def publish_on(self, subject: str, *, is_reliable: bool = True) -> OutgoingTopic:
+    def publish_on(
+        self, subject: str, *, is_reliable: bool = True, history: int = 0
+    ) -> OutgoingTopic:
         """Begin to publish a subject."""
-        topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable)
+        topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable, history=history)
         self.ledger.declared(self, topic)
         if topic not in self.topics:
             self.topics.append(topic)
@@ -162,7 +198,8 @@ class SimulatedNode:
         """Publish as the shell does; False: the backlog is full, and a real publish would wait."""
         sender = self.core.outgoing.sender_of(topic)
         framer = sender.framer
-        if not framer.has_work and not topic.receivers and not topic.sinks and not sender.is_held:
+        is_wanted = topic.receivers or topic.sinks or topic.history is not None
+        if not framer.has_work and not is_wanted and not sender.is_held:
             self.core.outgoing.skip_message(topic)
             self.ledger.published(self, topic, payload, is_skipped=True)
             return True
@@ -174,6 +211,14 @@ class SimulatedNode:
         self.ledger.published(self, topic, payload, is_skipped=False)
         self._wake_at(self.world.now)
         return True
+
+    def publish_acknowledged(self, topic: OutgoingTopic, payload: bytes) -> Receipt:
+        """Publish a message whose receivers shall say that they have it."""
+        wall_ns = self.now + self.core.endpoint.wall_offset_ns
+        receipt = self.core.outgoing.receipts.publish(topic, payload, wall_ns)
+        self.ledger.published(self, topic, payload, is_skipped=False)
+        self._wake_at(self.world.now)
+        return receipt
 
     def _publish_single(self, topic: OutgoingTopic, payload: bytes, wall_ns: int) -> bool:
         """Send at once, in the caller's thread, if the stream is quiet and the host is free."""
@@ -288,21 +333,25 @@ class SimulatedNode:
 
     def _read(self) -> int:
         """Take a burst of datagrams out of the socket buffer, joined as the kernel joins them."""
-        count = 0
+        count = cost_ns = 0
         while self._buffer and count < _READ_FRAMES_MAX:
             frame, source = self._buffer.popleft()
             run = [frame]
             if self.host.burst_bytes_max:
                 self._join(run, source)
             count += len(run)
+            is_data = frame[KIND_OFFSET] in (DATA, SEGMENT)
+            cost_ns += len(run) * (self.host.read_ns if is_data else self._read_control_ns)
             self._buffered_bytes -= sum(map(len, run)) + len(run) * FRAME_COST_BYTES
             segment_bytes = len(frame) if len(run) > 1 else 0
             self.core.receive(self.now, b"".join(run), segment_bytes, source)
         if count:
-            self._late_until_ns = max(
-                self._late_until_ns, self.world.now + count * self.host.read_ns
-            )
+            self._late_until_ns = max(self._late_until_ns, self.world.now + cost_ns)
         return count
+
+    @property
+    def _read_control_ns(self) -> int:
+        return min(self.host.read_ns, 2 * US)
 
     def _join(self, run: list[bytes], source: Address) -> None:
         size = len(run[0])
@@ -355,9 +404,18 @@ class SimulatedNode:
         deliveries, events = self.core.deliveries, self.core.events
         count = len(deliveries) + len(events)
         for delivery in deliveries:
-            self.ledger.delivered(self, delivery)
+            self._hand_out(delivery)
         for event in events:
             self.ledger.reported(self, event)
         deliveries.clear()
         events.clear()
         return count
+
+    def _hand_out(self, delivery: Delivery) -> None:
+        """Give a run to those of our subscriptions that want it."""
+        subject, wanted = delivery.topic.subject, delivery.topic.request
+        for latecomer in self.latecomers:
+            if matches(latecomer.pattern, subject) and wanted in (0, latecomer.request):
+                latecomer.joining.take(delivery)
+        if not wanted and (self.patterns or not self.latecomers):
+            self.ledger.delivered(self, delivery)

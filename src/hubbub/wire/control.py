@@ -32,7 +32,8 @@ Index = Annotated[int, msgspec.Meta(ge=NO_INDEX, le=INDEX_MAX)]
 Name = Annotated[
     str, msgspec.Meta(max_length=NODE_NAME_BYTES_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")
 ]
-Pattern = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX)]
+# A pattern, or a request for history: two numbers of at most ten digits, blanks, and a pattern.
+Pattern = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX + 22)]
 Key = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 
 _STATUS: Final = Struct("!20sIQQQIII")
@@ -324,6 +325,19 @@ class GrantedStream(msgspec.Struct, array_like=True, frozen=True):
     is_owed: bool
 
 
+class Replayed(msgspec.Struct, array_like=True, frozen=True):
+    """The history of the topic `live`: its messages `first..end-1` as the topic `number`.
+
+    It is for those who made this request alone, and comes before what is new for them.
+    """
+
+    number: U32
+    live: U32
+    request: U32
+    first: U64
+    end: U64
+
+
 class Grant(msgspec.Struct, array_like=True, frozen=True):
     """The answer to an interest: what its receiver is owed from now on (decision 0002).
 
@@ -343,6 +357,7 @@ class Grant(msgspec.Struct, array_like=True, frozen=True):
     streams: list[GrantedStream]
     topics: list[Topic]
     serial: U64 = 0
+    replays: list[Replayed] = []
 
 
 class Want(msgspec.Struct, array_like=True, frozen=True):

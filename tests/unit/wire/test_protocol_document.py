@@ -16,6 +16,7 @@ from hubbub.wire.control import (
     GrantedStream,
     Hello,
     Publication,
+    Replayed,
     Step,
     Topic,
     Want,
@@ -92,6 +93,7 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
         ("GRANT", Grant),
         ("stream of a grant", GrantedStream),
         ("topic", Topic),
+        ("replay of a grant", Replayed),
         ("GOODBYE", Goodbye),
     ],
 )

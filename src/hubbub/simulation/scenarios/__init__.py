@@ -1,8 +1,11 @@
 """The scenarios, a room a subject; each is one small function of a stage."""
 
 from hubbub.simulation.scenarios import (
+    acknowledged,
     discovery,
+    history,
     hosts,
+    isolation,
     links,
     loss,
     membership,
@@ -13,6 +16,6 @@ from hubbub.simulation.scenarios import (
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "discovery", "hosts", "links", "loss", "membership", "register", "swarm",
-    "traffic",
+    "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "isolation", "links", "loss",
+    "membership", "register", "swarm", "traffic",
 ]  # fmt: skip

@@ -1,0 +1,99 @@
+"""Who took a message: publishers that want to know wait until STATUS says so, or for a given time.
+
+A receipt is open until every receiver of its message has all frames up to it. While one is, frames
+ask for STATUS at once instead of waiting for the interval. A receiver that does not answer in time
+is waited for no more until it is heard of again, by HELLO or HEARTBEAT, so one that is stopped or
+dead costs the time once.
+"""
+
+from hubbub.events import SlowConsumer
+from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import OutgoingTopic
+
+UNACKNOWLEDGED = "unacknowledged"
+
+
+class Receipt:
+    """The answers to one message."""
+
+    __slots__ = ("awaited", "is_done", "sequence", "taken", "target", "topic")
+
+    def __init__(self, topic: OutgoingTopic, sequence: int) -> None:
+        self.topic = topic
+        self.sequence = sequence
+        self.target: int | None = None  # Who has all frames before this one has the message.
+        self.awaited: set[bytes] = set()
+        self.taken = 0
+        self.is_done = False
+
+
+class Receipts:
+    """All receipts of a channel that are open."""
+
+    def __init__(self, endpoint: Endpoint, sender: Sender, peers: dict[bytes, Peer]) -> None:
+        self.endpoint = endpoint
+        self.sender = sender
+        self.peers = peers
+        self.open: list[Receipt] = []
+        self.skipped: set[bytes] = set()
+
+    def publish(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> Receipt:
+        """Publish a message, to be sent at once, and open the receipt for it."""
+        framer = self.sender.framer
+        framer.add(topic, payload, published_ns)
+        framer.hold_until_ns = 0
+        receipt = Receipt(topic, topic.next_sequence + framer.count_pending(topic) - 1)
+        self.open.append(receipt)
+        self.sender.is_awaited = True
+        return receipt
+
+    def look(self) -> None:
+        """See who has what by now."""
+        for receipt in self.open:
+            if not receipt.is_done:
+                self._look_at(receipt)
+        self.open = [receipt for receipt in self.open if not receipt.is_done]
+        self.sender.is_awaited = bool(self.open)
+
+    def _look_at(self, receipt: Receipt) -> None:
+        assert self.sender.flow is not None
+        topic = receipt.topic
+        if receipt.target is None:
+            if topic.next_sequence <= receipt.sequence or topic in self.sender.framer.behind:
+                return  # Not in a frame yet, or not all of it.
+            receipt.target = self.sender.next_sequence
+            receipt.awaited = {key for key, peer in self.peers.items() if self._owes(peer, topic)}
+        for key in list(receipt.awaited):
+            state = self.sender.flow.receivers.get(key)
+            if state is None or state.is_lost:
+                receipt.awaited.discard(key)
+            elif state.contiguous >= receipt.target:
+                receipt.awaited.discard(key)
+                receipt.taken += 1
+        receipt.is_done = not receipt.awaited
+
+    def _owes(self, peer: Peer, topic: OutgoingTopic) -> bool:
+        is_owed = peer.is_present and topic.number in peer.debt.owed
+        return is_owed and peer.key not in self.skipped
+
+    def close(self, receipt: Receipt) -> int:
+        """Wait no longer; return how many took the message. Who did not is skipped from now on."""
+        self.look()
+        self.skipped &= self.peers.keys()
+        for key in sorted(receipt.awaited):
+            peer = self.peers.get(key)
+            if peer is not None and key not in self.skipped:
+                self.skipped.add(key)
+                self.endpoint.counters[UNACKNOWLEDGED] += 1
+                self.endpoint.events.append(
+                    SlowConsumer(self.endpoint.channel, UNACKNOWLEDGED, 0, peer=peer.source)
+                )
+        receipt.is_done = True
+        self.look()
+        return receipt.taken
+
+    def welcome(self, peer: Peer) -> None:
+        """Wait for a receiver again that has announced itself."""
+        self.skipped.discard(peer.key)

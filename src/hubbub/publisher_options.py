@@ -1,0 +1,38 @@
+"""What a publisher may be asked for beside sending: which values can work."""
+
+from hubbub.errors import ConfigurationError
+from hubbub.limits import ACKNOWLEDGE_MS_MAX, HISTORY_MESSAGES_MAX
+
+
+def check_slow(on_slow: str, *, is_reliable: bool) -> None:
+    """Refuse a way to treat slow receivers that there is not."""
+    if on_slow not in ("drop", "block"):
+        raise ConfigurationError(f"on_slow={on_slow!r}: choose one of drop, block")
+    if on_slow == "block" and not is_reliable:
+        raise ConfigurationError("on_slow='block' needs reliable=True: best effort never waits")
+
+
+def check_acknowledgement(acknowledge_ms: float | None, *, is_reliable: bool) -> None:
+    """Refuse a time that cannot be waited for."""
+    if acknowledge_ms is None:
+        return
+    if not isinstance(acknowledge_ms, int | float) or isinstance(acknowledge_ms, bool):
+        raise ConfigurationError(f"acknowledge_ms={acknowledge_ms!r} is not a number")
+    if not 0 < acknowledge_ms <= ACKNOWLEDGE_MS_MAX:
+        raise ConfigurationError(
+            f"acknowledge_ms={acknowledge_ms} must be more than 0 and at most {ACKNOWLEDGE_MS_MAX}"
+        )
+    if not is_reliable:
+        raise ConfigurationError(
+            f"acknowledge_ms={acknowledge_ms} needs reliable=True: best effort is not acknowledged"
+        )
+
+
+def check_history(history: int, *, is_reliable: bool) -> None:
+    """Refuse a history that cannot be kept."""
+    if not isinstance(history, int) or isinstance(history, bool):
+        raise ConfigurationError(f"history={history!r} is not a whole number of messages")
+    if not 0 <= history <= HISTORY_MESSAGES_MAX:
+        raise ConfigurationError(f"history={history} is not between 0 and {HISTORY_MESSAGES_MAX}")
+    if history and not is_reliable:
+        raise ConfigurationError(f"history={history} needs reliable=True: it is served complete")
