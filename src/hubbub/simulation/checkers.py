@@ -294,7 +294,7 @@ class Ledger:
         for place, node, reception in ended + current:
             if not self.publications[place].topic.is_reliable:
                 continue
-            if node.request:
+            if node.has_history:
                 self._check_late_holes(place, node, reception)
                 continue
             holes = reception.unexplained()
@@ -309,7 +309,7 @@ class Ledger:
             self.world.check(is_once, f"{node.name} of {place[2]}: gaps overlap: {spans}")
 
     def _check_late_holes(self, place: Place, latecomer: "Subscriber", late: Reception) -> None:
-        """Check that a hole of one who asked for history is one that its node has reported."""
+        """Check that each hole is reported, where gaps may be of what was or of what is new."""
         gaps = [
             event
             for _, node, event in self.events

@@ -20,6 +20,7 @@ class Latecomer:
         self.name = f"{node.name}/{request}"
         self.pattern = pattern
         self.request = request
+        self.has_history = True
         self.patterns = {pattern: 1}
         self.entry = write_request(request, count, pattern)  # As others are told.
         self.joining = Joining(partial(node.ledger.delivered, self), self._refuse_gap)

@@ -87,7 +87,7 @@ class SimulatedNode:
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
         self.core.endpoint.ways.has_group = host.has_group
         self.patterns: dict[str, int] = {}
-        self.request = 0  # Only a latecomer has one.
+        self.has_history = False  # Gaps reported here may be of the history of a latecomer.
         self.latecomers: list[Latecomer] = []
         self._requests = 0
         self.topics: list[OutgoingTopic] = []
@@ -150,6 +150,7 @@ class SimulatedNode:
         self._requests += 1
         latecomer = Latecomer(self, pattern, self._requests, count)
         self.latecomers.append(latecomer)
+        self.has_history = True
         self.core.join(self.now, pattern, latecomer.request, count)
         self._wake_at(self.world.now)
         return latecomer
