@@ -14,7 +14,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 test: lint types ## lint, check types and run the whole suite (what CI runs)
-	$(BIN)/python -m pytest $(ARGS)
+	tests/whole.sh $(BIN)/python $(ARGS)
 
 lint: .venv/.installed ## check rules and format
 	$(BIN)/ruff check $(CODE)

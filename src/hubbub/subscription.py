@@ -369,13 +369,12 @@ class Subscription(Closing):
             self._is_broken = is_broken
             self._closed_reason = reason
             handles = list(self._handles)
+        self._waiters.wake_all()
+        self._report()  # Before the node forgets our listener...
         if not is_from_node:
+            self._node._forget(self)  # ...which need not hear that matches end: who closes knows.
             for handle in handles:
                 self._node._remove_pattern(handle)
-        self._waiters.wake_all()
-        self._report()  # Before the node forgets our listener.
-        if not is_from_node:
-            self._node._forget(self)
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"the subscription of {self._name()} is closed: {self._closed_reason}")

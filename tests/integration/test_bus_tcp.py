@@ -312,13 +312,13 @@ def test_one_receiver_elsewhere_is_served_by_tcp_and_several_by_the_group() -> N
     with place.open("p", **BESIDE) as node, place.open("a", **BESIDE, peers=LOOPBACK) as one:
         subscription, publisher = one.subscribe("/x"), node.publisher("/x")
         assert publisher.wait_for_subscribers(1, 10)
-        wait_until(lambda: connections_of(node) == 1)
+        wait_until(lambda: [one.link for one in publisher.subscribers()] == ["tcp"])
         publish_all(publisher, range(50))
         assert {message.link for message in take(subscription, 50)} == {"tcp"}
         with place.open("b", **BESIDE, peers=LOOPBACK) as other:
             second = other.subscribe("/x")
             assert publisher.wait_for_subscribers(2, 10)
-            wait_until(lambda: connections_of(node) == 2)
+            wait_until(lambda: [one.link for one in publisher.subscribers()] == ["tcp"] * 2)
             publish_all(publisher, range(50))
             assert {message.link for message in take(second, 50)} == {"multicast"}
             assert {message.link for message in take(subscription, 50)} == {"multicast"}
