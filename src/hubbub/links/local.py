@@ -11,7 +11,6 @@ a head that tells their size, or a note of the depot (depot.py), with or without
 
 import contextlib
 import os
-import select
 import socket
 import struct
 from collections import deque
@@ -22,7 +21,7 @@ from zlib import crc32
 
 from hubbub.links.inlet import Received
 from hubbub.links.meeting import MeetingPoint
-from hubbub.links.pipes import NO_ROOM, PIPES_MAX, Buffers, Closed, Pipe, PipeLink
+from hubbub.links.pipes import LISTENING, NO_ROOM, PIPES_MAX, Buffers, Closed, Pipe, PipeLink
 from hubbub.links.processes import Doubtful, is_over, is_readable, open_process
 from hubbub.protocol.delivery import LOCAL
 from hubbub.wire.header import KEY_BYTES
@@ -95,7 +94,7 @@ class LocalLink(PipeLink[_LocalPipe]):
         except BaseException:
             self._epoll.close()
             raise
-        self._epoll.register(self._meeting.fileno(), select.EPOLLIN)
+        self._epoll.register(self._meeting.fileno(), LISTENING)
         for neighbour in self._neighbours():
             self._connect(neighbour)
 
@@ -116,6 +115,10 @@ class LocalLink(PipeLink[_LocalPipe]):
         opened = self._meeting.connect(key)
         if opened is not None:
             self._begin(opened, is_ours=True)
+
+    def _accept(self) -> None:
+        while (opened := self._meeting.accept()) is not None:
+            self._begin(opened, is_ours=False)
 
     def _begin(self, opened: socket.socket, *, is_ours: bool) -> None:
         """Look who is there, and greet it if it is of this user."""
@@ -180,8 +183,7 @@ class LocalLink(PipeLink[_LocalPipe]):
         for fileno, events in self._epoll.poll(0):
             pipe = self._by_fileno.get(fileno)
             if fileno == self._meeting.fileno():
-                while (opened := self._meeting.accept()) is not None:
-                    self._begin(opened, is_ours=False)
+                self._accept()
             elif pipe is None:
                 self._learn_of_death(fileno)
             elif fileno == pipe.pidfd:

@@ -80,6 +80,11 @@ class Pipe:
 P = TypeVar("P", bound=Pipe)
 
 
+# Listening sockets are told of once, not as long as somebody waits there: where no descriptor is
+# left to accept with, they would be told of for ever.
+LISTENING: Final = select.EPOLLIN | select.EPOLLET
+
+
 class PipeLink(Generic[P]):
     """The pipes of one node on one channel, of one kind."""
 
@@ -131,6 +136,11 @@ class PipeLink(Generic[P]):
     def look_around(self) -> None:
         """Once a second: look after connections that have not begun yet."""
         self._let_strangers_go()
+        self._accept()  # Whom we had no descriptor for.
+
+    def _accept(self) -> None:
+        """Take in everybody who has connected to us."""
+        raise NotImplementedError
 
     def receive(self) -> list[Received]:
         """Take some of what has come; `opened`, `closed` and `has_room` tell the rest."""

@@ -8,7 +8,6 @@ which may live. All else is as with every pipe (pipes.py).
 
 import contextlib
 import ipaddress
-import select
 import socket
 import struct
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from zlib import crc32
 from hubbub.links.dialling import Dialler, HostAndPort, Target
 from hubbub.links.inlet import Received
 from hubbub.links.listening import address_text
-from hubbub.links.pipes import NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
+from hubbub.links.pipes import LISTENING, NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
 from hubbub.links.records import RecordReader, encode_head
 from hubbub.protocol.burst import FarPipes, Pipes
 from hubbub.protocol.delivery import TCP
@@ -80,7 +79,7 @@ class TcpLink(PipeLink[_TcpPipe]):
         self._listener = listener
         self._clock = clock
         self.address_text = address_text(listener.getsockname())
-        self._epoll.register(listener, select.EPOLLIN)
+        self._epoll.register(listener, LISTENING)
         self._dialler = Dialler(peers, key, random, self._epoll, scope)
 
     @property

@@ -1,6 +1,7 @@
 """Pipes between two links of one process: who may connect, what arrives, and how it ends."""
 
 import os
+import select
 import socket
 import tempfile
 import time
@@ -86,6 +87,19 @@ def test_who_may_not_be_met_yet_is_connected_to_later(open_link: Any, keys: Any)
 
     pump([one, other], is_met)
     assert one.statistics().pipes == other.statistics().pipes == 1
+
+
+def test_who_cannot_be_accepted_for_now_wakes_nobody_and_is_accepted_later(
+    open_link: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_link(A)
+    with monkeypatch.context() as patch:
+        patch.setattr(one._meeting, "accept", lambda: None)  # As where no descriptor is left.
+        other = open_link(B)
+        one.receive()
+        assert select.select([one.fileno()], [], [], 0) == ([], [], [])
+    one.look_around()
+    meet(one, other)
 
 
 @pytest.mark.parametrize("segment_bytes", [0, 1000])
