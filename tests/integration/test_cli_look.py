@@ -143,7 +143,7 @@ def test_subject_without_anybody_is_one_line_and_exit_code_1(bus: Bus) -> None:
     [
         (("ls", "no-slash"), "does not begin with '/'"),
         (("graph", "/.../x"), "'...'"),
-        (("info", "/a/*"), "wildcard"),
+        (("info", "/a/*"), "hubbub ls -v '/a/*'"),
     ],
 )
 def test_bad_names_are_one_line_and_exit_code_2(

@@ -228,7 +228,7 @@ def test_ps_shows_the_nodes_that_are_there(bus: Bus) -> None:
     for node in nodes:
         assert node["link"] in ("local", "multicast")
         assert len(node["id"]) == 24 and node["name"] and node["host"] and node["address"]
-        assert node["heard_ms_ago"] >= 0 and node["rtt_ms"] is None
+        assert node["heard_ms_ago"] >= 0
     titles, *rows = shown.stdout.decode().splitlines()
     assert (shown.returncode, shown.stderr) == (0, b"")
     assert titles.split()[:7] == ["name", "id", "host", "pid", "index", "link", "address"]

@@ -28,6 +28,10 @@ def info(
 
     Exits with 1 when nobody does either.
     """
+    if "*" in subject.split("/") or subject.endswith("/..."):
+        raise hubbub.SubjectError(
+            f"info is of one subject: `hubbub ls -v '{subject}'` lists several"
+        )
     hubbub.check_subject(subject)
 
     def show(node: hubbub.Node, screen: Screen) -> int:

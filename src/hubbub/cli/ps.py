@@ -13,14 +13,12 @@ from hubbub.cli.screen import (
     UNKNOWN,
     Column,
     Screen,
-    duration,
     refuse_if_nobody_reads,
     table,
     write_until_the_end,
 )
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import plural, print_json
-from hubbub.limits import MS
 from hubbub.statistics import PeerStatistics
 
 _REFRESH_S = 1.0
@@ -34,7 +32,6 @@ _COLUMNS = (
     Column("link", is_number=False),
     Column("address", is_number=False),
     Column("heard"),
-    Column("round trip"),
 )
 
 
@@ -111,7 +108,6 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
         peer.link,
         peer.address,
         f"{peer.heard_ms_ago:,.0f} ms ago",
-        duration(peer.rtt_ms * MS) if peer.rtt_ms else UNKNOWN,
     )
 
 
@@ -126,5 +122,4 @@ def _fields(channel: str, peer: PeerStatistics) -> dict[str, Any]:
         "address": peer.address,
         "channel": channel,
         "heard_ms_ago": round(peer.heard_ms_ago, 3),
-        "rtt_ms": round(peer.rtt_ms, 3) if peer.rtt_ms else None,
     }

@@ -152,18 +152,6 @@ class LocalLink(PipeLink[_LocalPipe]):
             return False
         return True
 
-    def _transmit(self, pipe: _LocalPipe, buffers: Buffers) -> None:
-        try:
-            sent_bytes = pipe.socket.sendmsg(buffers)
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                self._keep(pipe, buffers)
-            else:
-                self._dropped += 1  # Its end is found by reading.
-            return
-        self._packets_out += 1
-        self._bytes_out += sent_bytes
-
     def _send_kept(self, pipe: _LocalPipe) -> bool:
         while pipe.backlog:
             try:

@@ -14,6 +14,9 @@ class PipeSet:
 
     def send(self, destination: Pipes, buffers: Buffers, segment_bytes: int) -> None:
         """Send a burst to these nodes; who has no pipe any more misses it."""
+        if len(self.links) == 1:
+            self.links[0].send(destination, buffers, segment_bytes)
+            return
         left = list(destination)
         for link in self.links:
             keys = [key for key in left if link.leads_to(key)]

@@ -224,9 +224,19 @@ class PipeLink(Generic[P]):
         """Make what goes before a burst."""
         raise NotImplementedError
 
-    def _transmit(self, pipe: P, buffers: Buffers) -> None:
-        """Send now, or keep what does not go."""
-        raise NotImplementedError
+    def _transmit(self, pipe: P, buffers: Buffers) -> int | None:
+        """Send now and return how many bytes went; None: all of it is kept, or lost."""
+        try:
+            sent_bytes = pipe.socket.sendmsg(buffers)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                self._keep(pipe, buffers)
+            else:
+                self._dropped += 1  # Its end is found by reading.
+            return None
+        self._packets_out += 1
+        self._bytes_out += sent_bytes
+        return sent_bytes
 
     def _keep(self, pipe: P, buffers: Buffers) -> None:
         if pipe.backlog_bytes + sum(map(len, buffers)) > BACKLOG_BYTES_MAX:

@@ -144,20 +144,12 @@ class TcpLink(PipeLink[_TcpPipe]):
     def _head(self, buffers: Buffers, segment_bytes: int) -> bytes:
         return encode_head(sum(map(len, buffers)), segment_bytes)
 
-    def _transmit(self, pipe: _TcpPipe, buffers: Buffers) -> None:
-        try:
-            sent_bytes = pipe.socket.sendmsg(buffers)
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                self._keep(pipe, buffers)
-            else:
-                self._dropped += 1  # Its end is found by reading.
-            return
-        self._packets_out += 1
-        self._bytes_out += sent_bytes
-        if sent_bytes < sum(map(len, buffers)):
+    def _transmit(self, pipe: _TcpPipe, buffers: Buffers) -> int | None:
+        sent_bytes = super()._transmit(pipe, buffers)
+        if sent_bytes is not None and sent_bytes < sum(map(len, buffers)):
             # What has begun must be ended, whatever else waits.
             self._keep_all(pipe, b"".join(buffers)[sent_bytes:])
+        return sent_bytes
 
     def _send_kept(self, pipe: _TcpPipe) -> bool:
         backlog = pipe.backlog
