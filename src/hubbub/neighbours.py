@@ -7,8 +7,9 @@ them (`Endpoint.nearby`).
 """
 
 from collections.abc import Callable
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from hubbub.connection import Connection
@@ -22,7 +23,7 @@ class Neighbourhood:
     def __init__(self) -> None:
         self.generation = 0  # Grows with every subscription that comes or goes.
         self._members: tuple[Connection, ...] = ()
-        self._lock = Lock()
+        self._lock = RLock()  # A signal handler may subscribe.
 
     def join(self, connection: "Connection") -> None:
         """Add a connection."""
@@ -61,7 +62,7 @@ class Neighbourhoods:
     """All places of this process."""
 
     def __init__(self) -> None:
-        self._places: dict[Place, Neighbourhood] = {}
+        self._places = WeakValueDictionary[Place, Neighbourhood]()
 
     def at(self, domain: str, channel: str) -> Neighbourhood:
         """Return the neighbourhood of a place."""
@@ -69,7 +70,7 @@ class Neighbourhoods:
 
     def forked(self) -> None:
         """Begin afresh: the nodes of the parent are not ours."""
-        self._places = {}
+        self._places = WeakValueDictionary()
 
 
 shared: Final = Neighbourhoods()
