@@ -19,6 +19,8 @@ from hubbub import GapAbandoned, PeerJoined, PeerLeft, SlowConsumer
 from hubbub.limits import REFERENCES_PER_FRAME, STORE_BYTES_MAX
 from hubbub.links import depot
 from hubbub.links.meeting import runtime_directory
+from hubbub.links.pipes import Closed
+from hubbub.protocol.burst import Pipes
 from hubbub.protocol.endpoint import hash_domain
 from tests.integration.bus import (
     IS_SOAK,
@@ -204,6 +206,23 @@ def test_forked_child_leaves_the_pipes_to_its_parent() -> None:
         publish_all(publisher, range(10))
         assert len(take(subscription, 10)) == 10
         assert pipes_of(one) == 1
+
+
+def test_pipe_that_takes_the_place_of_another_in_the_same_moment_is_used() -> None:
+    place = fresh_place()
+    with place.open("a", links=NEAR) as one, place.open("b", links=NEAR) as other:
+        subscription, publisher = other.subscribe("/x"), one.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(one) == 1)
+        pipes = one.channels[0].driver.pipes
+        assert pipes is not None
+        [key] = pipes.link.everybody
+        pipes.link.opened.append(Pipes((key,)))  # As when both had connected to each other,
+        pipes.link.closed.append(Closed(key, is_dead=False))  # and one pipe had to go.
+        pipes._take_in(time.monotonic_ns(), [])
+        assert pipes_of(one) == 1
+        publish_all(publisher, range(10))
+        assert [message.link for message in take(subscription, 10)] == ["local"] * 10
 
 
 def test_without_a_runtime_directory_everything_goes_by_multicast() -> None:

@@ -124,6 +124,11 @@ class PipeLink(Generic[P]):
         """Tell whether a pipe leads to a node."""
         return key in self._pipes
 
+    def source_of(self, key: bytes) -> Pipes | None:
+        """Name where frames of a node come from that a pipe leads to."""
+        pipe = self._pipes.get(key)
+        return None if pipe is None else pipe.source
+
     # Beginning.
 
     def advance(self, now: int) -> None:

@@ -16,6 +16,7 @@ from hubbub.links.inlet import Received
 from hubbub.links.local import LocalLink
 from hubbub.links.pipes import PipeLink
 from hubbub.links.tcp import TcpLink
+from hubbub.protocol.burst import Pipes
 from hubbub.protocol.framing import Framer
 
 _LOOK_AGAIN_S: Final = 50e-6
@@ -76,8 +77,7 @@ class PipeDriver:
         if link.opened or link.has_room or link.has_ended or self._has_notes():
             with driver.lock:
                 while link.opened:
-                    pipe = link.opened.popleft()
-                    driver.core.open_pipe(now, pipe[0], link=link.name, place=pipe.place)
+                    self._open_pipe(now, link.opened.popleft())
                 if link.has_room:
                     link.flush()
                 link.sweep()
@@ -93,7 +93,11 @@ class PipeDriver:
     def _look_after(self, now: int) -> None:
         """Do what comes beside frames; under the lock."""
 
+    def _open_pipe(self, now: int, pipe: Pipes) -> None:
+        self._driver.core.open_pipe(now, pipe[0], link=self.link.name, place=pipe.place)
+
     def _close_pipe(self, now: int, key: bytes, is_dead: bool) -> None:
+        """End with a pipe; where another has taken its place meanwhile, begin with that one."""
         driver = self._driver
         if is_dead:
             # What it sent to the group may still wait to be read, its goodbye among it.
@@ -103,6 +107,8 @@ class PipeDriver:
         with driver.lock:
             self._note_closed(key, is_dead=is_dead)
             driver.core.close_pipe(now, key, is_dead=is_dead, link=self.link.name)
+            if (again := self.link.source_of(key)) is not None:
+                self._open_pipe(now, again)
             driver.serve(now)
         driver.after()
 

@@ -89,6 +89,21 @@ def test_who_may_not_be_met_yet_is_connected_to_later(open_link: Any, keys: Any)
     assert one.statistics().pipes == other.statistics().pipes == 1
 
 
+def test_two_who_connect_at_once_keep_one_pipe_and_tell_that_it_leads_on(open_link: Any) -> None:
+    known: set[bytes] = set()
+    one, other = open_link(A), open_link(B, may_meet=known.__contains__)
+    one.look_around()  # The pipe that stays.
+    known.add(A)
+    other._connect(A)  # The one too many.
+    pump([one], lambda: one.opened)
+    pump([other], lambda: other.opened and not other._strangers)
+    one.opened.clear()
+    pump([one], lambda: one.opened)
+    assert [closed.key for closed in one.closed] == [B], "the surplus pipe ends in the same moment"
+    assert one.source_of(B) == one.opened[0]
+    assert one.statistics().pipes == other.statistics().pipes == 1
+
+
 def test_who_cannot_be_accepted_for_now_wakes_nobody_and_is_accepted_later(
     open_link: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
