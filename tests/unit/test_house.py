@@ -34,6 +34,7 @@ API = {
 }
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
+HIGH = {"store", "recorder", "pipeline"}
 
 # Each room, and all that it may import from beside itself. A new room has to be entered here.
 LAYERS: list[tuple[set[str], set[str]]] = [
@@ -43,7 +44,10 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     ({"simulation"}, FOUNDATION | PURE),
     (SHELL, FOUNDATION | PURE),
     (API, FOUNDATION | PURE | SHELL),
-    ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | {"simulation"}),
+    ({"store"}, FOUNDATION),
+    ({"recorder"}, FOUNDATION | API | {"store"} | {"protocol"}),
+    ({"pipeline"}, FOUNDATION | API | {"store", "simulation"}),
+    ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | HIGH | {"simulation"}),
 ]
 
 # Clocks, input and output, threads and entropy, under whatever name they come.
