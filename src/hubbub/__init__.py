@@ -37,12 +37,13 @@ from hubbub.events import (
     VersionMismatch,
 )
 from hubbub.links.faults import Faults
-from hubbub.message import Message, Source
+from hubbub.message import Message, ReplayedMessage, Source
 from hubbub.node import Node
 from hubbub.opening import open
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.runtime.logs import set_log
+from hubbub.schema import Schema
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
@@ -78,6 +79,8 @@ __all__ = [
     "RemotePeer",
     "RemotePublisher",
     "RemoteSubscriber",
+    "ReplayedMessage",
+    "Schema",
     "SchemaMismatch",
     "Settings",
     "SlowConsumer",

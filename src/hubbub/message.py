@@ -51,6 +51,19 @@ class Message(Struct, frozen=True):
     context: Any
 
     @property
+    def replayed_ns(self) -> int | None:
+        """Return when somebody began to play the recording it comes from; None: it is no replay.
+
+        Its `published_ns` is that of the original.
+        """
+        return None
+
+    @property
+    def is_replayed(self) -> bool:
+        """Tell whether it comes from a recording that is played again."""
+        return self.replayed_ns is not None
+
+    @property
     def link(self) -> str:
         """Return by which link it came."""
         passage = self.passage
@@ -70,3 +83,12 @@ class Message(Struct, frozen=True):
         """Return bit i for each node of index i that its frame was for; None: it came in none."""
         passage = self.passage
         return None if isinstance(passage, str) else passage.receivers_bitmap
+
+
+class ReplayedMessage(Message, frozen=True):
+    """A message of a recording that is played again; a class of its own costs the others nothing.
+
+    Its sequence and source are those of who plays it.
+    """
+
+    replayed_ns: int

@@ -185,6 +185,7 @@ class Node(Closing):
         history: int = 0,
         acknowledge_ms: float | None = None,
         on_slow: str = "drop",
+        replayed_ns: int | None = None,
         channel: Connection | Channel | str | None = None,
         on_event: Listener | None = None,
     ) -> Publisher:
@@ -195,13 +196,16 @@ class Node(Closing):
         `publish` waits, at most so long, and returns how many receivers have taken the message.
         A receiver that cannot keep up is left behind after `slow_ms`, and may lose messages; with
         `on_slow="block"` this publisher then waits for it, at most `send_timeout`.
+
+        Who plays a recording says by `replayed_ns` when that began, which marks the messages, and
+        by `type=hubbub.Schema(name, hash)` which type its payloads are encoded as.
         """
         self._refuse_closed()
         check_subject(subject)
         connection = self._connection_of(channel, subject)
         publisher = Publisher(
             self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
-            acknowledge_ms=acknowledge_ms, on_slow=on_slow,
+            acknowledge_ms=acknowledge_ms, on_slow=on_slow, replayed_ns=replayed_ns,
         )  # fmt: skip
         self._publishers[publisher] = True
         try:

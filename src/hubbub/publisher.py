@@ -21,10 +21,15 @@ from hubbub.limits import TIME_MAX
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.topics import OutgoingTopic
-from hubbub.publisher_options import check_acknowledgement, check_history, check_slow
+from hubbub.publisher_options import (
+    check_acknowledgement,
+    check_history,
+    check_replay,
+    check_slow,
+)
 from hubbub.runtime.driver import Driver
 from hubbub.runtime.ownership import owns
-from hubbub.schema import schema_of
+from hubbub.schema import Schema, schema_of
 
 if TYPE_CHECKING:
     from hubbub.node import Node
@@ -50,19 +55,22 @@ class Publisher(Closing):
         history: int = 0,
         acknowledge_ms: float | None = None,
         on_slow: str = "drop",
+        replayed_ns: int | None = None,
     ) -> None:
         check_history(history, is_reliable=is_reliable)
         check_acknowledgement(acknowledge_ms, is_reliable=is_reliable)
         check_slow(on_slow, is_reliable=is_reliable)
+        check_replay(replayed_ns)
         schema = schema_of(kind)
         core = driver.core
         topic: OutgoingTopic = driver.call(
             core.publish_on, subject, is_reliable=is_reliable,
             schema_name=schema.name, schema_hash=schema.hash, history=history,
+            replayed_ns=replayed_ns or 0,
         )  # fmt: skip
         self.subject = subject
         self.channel = driver.link.channel
-        self.type = kind
+        self.type = None if isinstance(kind, Schema) else kind
         self.is_reliable = is_reliable
         self._node = node
         self._driver = driver

@@ -1,7 +1,7 @@
 """What a publisher may be asked for beside sending: which values can work."""
 
 from hubbub.errors import ConfigurationError
-from hubbub.limits import ACKNOWLEDGE_MS_MAX, HISTORY_MESSAGES_MAX
+from hubbub.limits import ACKNOWLEDGE_MS_MAX, HISTORY_MESSAGES_MAX, TIME_MAX
 
 
 def check_slow(on_slow: str, *, is_reliable: bool) -> None:
@@ -36,3 +36,14 @@ def check_history(history: int, *, is_reliable: bool) -> None:
         raise ConfigurationError(f"history={history} is not between 0 and {HISTORY_MESSAGES_MAX}")
     if history and not is_reliable:
         raise ConfigurationError(f"history={history} needs reliable=True: it is served complete")
+
+
+def check_replay(replayed_ns: int | None) -> None:
+    """Refuse a time at which no recording can have begun to be played."""
+    if replayed_ns is None:
+        return
+    is_whole = isinstance(replayed_ns, int) and not isinstance(replayed_ns, bool)
+    if not is_whole or not 0 < replayed_ns <= TIME_MAX:
+        raise ConfigurationError(
+            f"replayed_ns={replayed_ns!r} is no time: give nanoseconds since 1970, an int"
+        )

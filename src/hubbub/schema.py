@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hubbub.errors import ConfigurationError
-from hubbub.limits import SCHEMA_NAME_BYTES_MAX
+from hubbub.limits import SCHEMA_HASH_MAX, SCHEMA_NAME_BYTES_MAX
 
 
 class Schema(NamedTuple):
@@ -23,15 +23,28 @@ class Schema(NamedTuple):
 
 
 def schema_of(kind: Any) -> Schema:
-    """Describe a type; None is plain bytes."""
+    """Describe a type; None is plain bytes, a `Schema` describes payloads that are encoded."""
     if kind is None:
         return Schema()
+    if isinstance(kind, Schema):
+        return _check(kind)
     try:
         description = dumps(msgspec.json.schema(kind), sort_keys=True).encode()
     except TypeError as error:
         raise ConfigurationError(f"type={kind!r} cannot be encoded: {error}") from None
     name = _shorten(getattr(kind, "__qualname__", str(kind)))
     return Schema(name, int.from_bytes(sha256(description).digest()[:8], "big") or 1)
+
+
+def _check(schema: Schema) -> Schema:
+    """Refuse a name without a hash, a hash without a name, and what no declaration can hold."""
+    name, value = schema
+    is_said = isinstance(name, str) and isinstance(value, int)
+    if not is_said or not 0 <= value <= SCHEMA_HASH_MAX or bool(name) != bool(value):
+        raise ConfigurationError(
+            f"type={schema!r}: a name, and a hash from 1 to {SCHEMA_HASH_MAX}; or neither"
+        )
+    return Schema(_shorten(name), value)
 
 
 def _shorten(name: str) -> str:

@@ -31,6 +31,7 @@ from hubbub.runtime.decoding import DecodingInbox
 from hubbub.runtime.inbox import Inbox
 from hubbub.runtime.pool import Pool
 from hubbub.runtime.waiters import Waiters
+from hubbub.schema import Schema
 
 logger = logging.getLogger("hubbub.subscription")
 
@@ -129,6 +130,8 @@ class Subscription(Closing):
         self._decoding: DecodingInbox | None = None
         self._callbacks: CallbackRunner | None = None
         self._express: CallbackRunner | None = None  # Inline callbacks need no queue.
+        if isinstance(type, Schema):
+            raise ConfigurationError(f"type={type!r} tells nothing of how to decode: give the type")
         if type is not None:
             self._decoding = DecodingInbox(self._inbox, type, self._report_later)
             self._take = self._decoding.take

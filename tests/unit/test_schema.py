@@ -7,7 +7,14 @@ import msgspec
 import pytest
 
 from hubbub.errors import ConfigurationError
-from hubbub.limits import FRAME_BYTES_MIN, MS, SCHEMA_NAME_BYTES_MAX, SECOND, SUBJECT_BYTES_MAX
+from hubbub.limits import (
+    FRAME_BYTES_MIN,
+    MS,
+    SCHEMA_NAME_BYTES_MAX,
+    SECOND,
+    SUBJECT_BYTES_MAX,
+    TIME_MAX,
+)
 from hubbub.schema import Schema, schema_of
 from tests.harness import Lan
 
@@ -54,16 +61,28 @@ def test_long_names_that_are_shortened_alike_are_still_different_types() -> None
 
 
 @pytest.mark.parametrize("frame_bytes_max", [FRAME_BYTES_MIN, 1400])
+@pytest.mark.parametrize("replayed_ns", [0, TIME_MAX])
 @pytest.mark.parametrize("is_late", [False, True], ids=["declared", "granted"])
-def test_longest_names_fit_a_frame(frame_bytes_max: int, is_late: bool) -> None:
+def test_longest_names_fit_a_frame(frame_bytes_max: int, is_late: bool, replayed_ns: int) -> None:
     subject, schema = "/" + "s" * (SUBJECT_BYTES_MAX - 1), schema_of(union_of(900, 60))
     lan = Lan(1, frame_bytes_max=frame_bytes_max)  # It refuses a larger frame.
     publisher = lan.nodes[0]
     subscribers = [] if is_late else lan.open(1)
     topic = publisher.core.publish_on(
-        lan.now, subject, schema_name=schema.name, schema_hash=schema.hash
+        lan.now, subject, schema_name=schema.name, schema_hash=schema.hash, replayed_ns=replayed_ns
     )
     subscribers = subscribers or lan.open(1)
     lan.publish(publisher, topic, b"x")
     lan.run(1 * SECOND + 10 * MS)
     assert subscribers[0].payloads(subject) == [b"x"]
+
+
+def test_schema_that_is_given_is_taken_as_it_is() -> None:
+    assert schema_of(Schema("Temperature", 7)) == Schema("Temperature", 7)
+    assert schema_of(Schema()) == schema_of(None)
+
+
+@pytest.mark.parametrize("schema", [Schema("T", 0), Schema("", 7), Schema("T", 1 << 64)])
+def test_half_a_schema_is_refused(schema: Schema) -> None:
+    with pytest.raises(ConfigurationError, match="a name, and a hash"):
+        schema_of(schema)

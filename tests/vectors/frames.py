@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from hubbub.wire import batch, control, header
 from hubbub.wire.control import (
     PUBLISHES,
@@ -73,6 +75,10 @@ _BATCH = batch.Batch(
     [(16, 7, 2), (17, 2**40, 1)], [b"21.5", b"", b"on"], (10**18, 10**18 + 1000, 10**18 + 5), b""
 )
 _DECLARING = batch.Batch([(16, 7, 1)], [b"21.5"], (10**18,), control.encode_declarations([TOPIC]))
+_REPLAYED = batch.Batch(
+    [(16, 7, 1)], [b"21.5"], (10**18,),
+    control.encode_declarations([msgspec.structs.replace(TOPIC, replayed_ns=2 * 10**18)]),
+)  # fmt: skip
 _SEGMENT = batch.Segment(16, 8, 10**18, 3000, 2 * STRIDE, STRIDE, bytes(range(226)) * 2)
 _STATUS = Status(OTHER, 3, 5, 1000, 1010, 1 << 20, SENT_US, 250)
 _HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)], 6)
@@ -103,6 +109,9 @@ VECTORS = {
     "data-declares": Vector(
         header.DATA, header.DECLARES | header.ASK, 1, 1001, batch.encode(*_DECLARING), _DECLARING,
         _data,
+    ),
+    "data-declares-replayed": Vector(
+        header.DATA, header.DECLARES, 1, 1001, batch.encode(*_REPLAYED), _REPLAYED, _data,
     ),
     "data-repair": Vector(
         header.DATA, header.REPAIR, 1, 1000,

@@ -191,12 +191,14 @@ class Core:
         schema_name: str = "",
         schema_hash: int = 0,
         history: int = 0,
+        replayed_ns: int = 0,
     ) -> OutgoingTopic:
         """Return the topic of a subject that is published here from now on."""
         self.endpoint.now = now
         topic = self.outgoing.declare(
             now, subject, self.membership.known_peers(), is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash, history=history,
+            replayed_ns=replayed_ns,
         )  # fmt: skip
         topic.publishers += 1
         if topic.publishers == 1:

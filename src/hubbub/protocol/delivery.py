@@ -26,6 +26,7 @@ class DeliveredTopic(Protocol):
     source: Source
     schema_name: str
     schema_hash: int
+    replayed_ns: int
     sinks: tuple[Any, ...]
     generation: int
 

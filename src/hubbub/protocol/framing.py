@@ -466,6 +466,7 @@ class Framer:
                     topic.next_sequence - (topic in self.behind),
                     topic.schema_name,
                     topic.schema_hash,
+                    topic.replayed_ns,
                 )
             )
         return encode_declarations(declared)

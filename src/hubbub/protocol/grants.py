@@ -275,6 +275,14 @@ class Grants:
                 room = full
             room -= size
             parts[-1][0].append(
-                Topic(number, stream, topic.subject, first, topic.schema_name, topic.schema_hash)
+                Topic(
+                    number,
+                    stream,
+                    topic.subject,
+                    first,
+                    topic.schema_name,
+                    topic.schema_hash,
+                    topic.replayed_ns,
+                )
             )
         return parts, room

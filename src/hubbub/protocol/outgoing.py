@@ -91,6 +91,7 @@ class Outgoing:
     def declare(
         self, now: int, subject: str, peers: list[Peer], *,
         is_reliable: bool, schema_name: str = "", schema_hash: int = 0, history: int = 0,
+        replayed_ns: int = 0,
     ) -> OutgoingTopic:  # fmt: skip
         """Return the topic of a subject; a second publisher must agree on its options."""
         topic = self.by_subject.get(subject)
@@ -98,11 +99,13 @@ class Outgoing:
             if not topic.publishers:
                 topic.history = History(history) if history else None
             kept = topic.history.count_max if topic.history is not None else 0
-            if (topic.is_reliable, topic.schema_hash, kept) != (is_reliable, schema_hash, history):
+            known = (topic.is_reliable, topic.schema_hash, kept, topic.replayed_ns)
+            if known != (is_reliable, schema_hash, history, replayed_ns):
                 raise ConfigurationError(
                     f"{subject} is already published here with reliable={topic.is_reliable},"
-                    f" type={topic.schema_name or None}, history={kept}; all publishers of a"
-                    " subject must agree"
+                    f" type={topic.schema_name or None}, history={kept},"
+                    f" replayed_ns={topic.replayed_ns or None}; all publishers of a subject must"
+                    " agree"
                 )
             return topic
         if len(self.topics) >= TOPICS_MAX:
@@ -110,7 +113,7 @@ class Outgoing:
         topic = OutgoingTopic(
             next(self._numbers), subject, self.endpoint.source, is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash, next_sequence=self.first_message,
-            history=history,
+            history=history, replayed_ns=replayed_ns,
         )  # fmt: skip
         self.topics[topic.number] = self.by_subject[subject] = topic
         self.grants.add_topic(now, topic, peers)

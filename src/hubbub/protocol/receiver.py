@@ -355,6 +355,7 @@ class Receiver:
                 is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
             )  # fmt: skip
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
+            topic.replayed_ns = declared.replayed_ns
             if topic.is_wanted:
                 topic.expected = self.positions.pop(declared.subject, None)
                 is_back = topic.expected is not None

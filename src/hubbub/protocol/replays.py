@@ -51,6 +51,7 @@ class Replay:
         self.topic = OutgoingTopic(
             number, live.subject, live.source, is_reliable=True, schema_name=live.schema_name,
             schema_hash=live.schema_hash, next_sequence=end - len(messages),
+            replayed_ns=live.replayed_ns,
         )  # fmt: skip
         self.topic.is_declared = True  # By the grant, and to nobody else.
         self.topic.enlist(peer.index)

@@ -24,8 +24,8 @@ class OutgoingTopic:
 
     __slots__ = (
         "__weakref__", "_roll", "audience", "generation", "history", "is_declared", "is_reliable",
-        "listeners", "nearby", "next_sequence", "number", "publishers", "receivers", "schema_hash",
-        "schema_name", "sinks", "source", "subject",
+        "listeners", "nearby", "next_sequence", "number", "publishers", "receivers", "replayed_ns",
+        "schema_hash", "schema_name", "sinks", "source", "subject",
     )  # fmt: skip
     request = 0
 
@@ -40,6 +40,7 @@ class OutgoingTopic:
         schema_hash: int = 0,
         next_sequence: int = 1,
         history: int = 0,
+        replayed_ns: int = 0,
     ) -> None:
         self.number = number
         self.subject = subject
@@ -47,6 +48,7 @@ class OutgoingTopic:
         self.is_reliable = is_reliable
         self.schema_name = schema_name
         self.schema_hash = schema_hash
+        self.replayed_ns = replayed_ns  # When its recording began to be played; 0: it is none.
         self.next_sequence = next_sequence
         self.publishers = 0  # Handles that are open; without one it is not declared.
         self.history = History(history) if history else None
@@ -107,8 +109,8 @@ class IncomingTopic:
 
     __slots__ = (
         "__weakref__", "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason",
-        "holes", "is_reliable", "is_wanted", "late", "lost", "number", "passed", "schema_hash",
-        "schema_name", "sinks", "source", "subject", "waiting", "way",
+        "holes", "is_reliable", "is_wanted", "late", "lost", "number", "passed", "replayed_ns",
+        "schema_hash", "schema_name", "sinks", "source", "subject", "waiting", "way",
     )  # fmt: skip
     request = 0
 
@@ -132,6 +134,7 @@ class IncomingTopic:
         self.way = way  # The receiver's, too.
         self.schema_name = ""
         self.schema_hash = 0
+        self.replayed_ns = 0
         self.expected: int | None = None  # None: nobody has said yet where it starts for us.
         self.passed = 0  # What came before this while nobody wanted it will not come again.
         self.waiting: dict[int, Waiting] = {}  # first sequence -> (frame, payloads, times)
@@ -275,6 +278,7 @@ class ReplayedTopic(IncomingTopic):
             number, live.subject, live.source, holes, way, is_reliable=True, is_wanted=True
         )
         self.schema_name, self.schema_hash = live.schema_name, live.schema_hash
+        self.replayed_ns = live.replayed_ns
         self.live = live
         self.request = request
         self.end = end

@@ -23,7 +23,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, Final
 
-from hubbub.message import Message
+from hubbub.message import Message, ReplayedMessage
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.tally import Tally
 
@@ -153,8 +153,7 @@ def _make_messages(
     """Turn a run into messages, each when it is asked for."""
     topic, first, _, published_ns, received_ns, link = delivery
     assert len(published_ns) == len(delivery.payloads)
-    return map(
-        Message,
+    columns = (
         repeat(topic.subject),
         payloads,
         repeat(topic.source),
@@ -164,11 +163,16 @@ def _make_messages(
         repeat(link),
         repeat(context),
     )
+    if topic.replayed_ns:
+        return map(ReplayedMessage, *columns, repeat(topic.replayed_ns))
+    return map(Message, *columns)
 
 
 def message_of_one(delivery: Delivery, context: Any) -> Message:
     """Turn a run of one message into that message."""
     topic, first, payloads, published_ns, received_ns, link = delivery
+    if topic.replayed_ns:
+        return next(_make_messages(delivery, iter(payloads), context))
     return Message(
         topic.subject,
         payloads[0],

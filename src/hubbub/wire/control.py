@@ -306,7 +306,11 @@ class Change(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Topic(msgspec.Struct, array_like=True, frozen=True):
-    """A topic's number and name, from which sequence on it is owed, and its type if it has one."""
+    """A topic's number and name, from which sequence on it is owed, and its type if it has one.
+
+    `replayed_ns` is when somebody began to play the recording that its messages come from; 0: they
+    are published for the first time.
+    """
 
     number: U32
     stream: U16
@@ -314,6 +318,7 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
     first: U64
     schema_name: str = ""
     schema_hash: U64 = 0
+    replayed_ns: U64 = 0
 
 
 class GrantedStream(msgspec.Struct, array_like=True, frozen=True):

@@ -22,6 +22,7 @@ class FakeTopic:
         self.generation = 0
         self.schema_name = ""
         self.schema_hash = 0
+        self.replayed_ns = 0
 
 
 TEMP = FakeTopic()
