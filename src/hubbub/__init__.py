@@ -14,6 +14,7 @@ from hubbub.errors import (
     LinkError,
     MissingExtra,
     PayloadError,
+    StoreError,
     SubjectError,
 )
 from hubbub.events import (
@@ -86,6 +87,7 @@ __all__ = [
     "SlowConsumer",
     "Source",
     "Starved",
+    "StoreError",
     "SubjectError",
     "SubscriberMatched",
     "SubscriberUnmatched",

@@ -7,6 +7,7 @@
     |-- ClosedError           the node, publisher, subscription or channel was closed before
     |-- Backpressure          the receivers did not take the message within `send_timeout`
     |-- LinkError             the operating system refused an interface, a group or a socket
+    |-- StoreError            a recording cannot be opened, read or written
     `-- MissingExtra          a command needs a package that is not installed
 
 What a peer sends never raises: it is counted by reason (`drops` in `statistics()`). Our own
@@ -41,6 +42,10 @@ class Backpressure(HubbubError, TimeoutError):
 
 class LinkError(HubbubError, OSError):
     """The operating system refused an interface, a group or a socket."""
+
+
+class StoreError(HubbubError):
+    """A recording cannot be opened, read or written."""
 
 
 class MissingExtra(HubbubError, ImportError):

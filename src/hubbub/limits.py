@@ -173,6 +173,9 @@ DROP_RANGES_MAX: Final = 64
 # A coroutine that never has to wait lets others run after so many.
 ASYNC_TURN_MESSAGES: Final = 256
 
+# The journal of a recorder.
+JOURNAL_READ_BYTES: Final = 1 << 20
+
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
 assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX

@@ -1,0 +1,266 @@
+"""The records of a journal segment: values <-> bytes, no file, no clock.
+
+A record is a head of 32 bytes and a body. The head says where in which segment it stands, and has a
+checksum of its own, so that after a damaged record the next sound one is found by looking for a
+head: what a payload happens to contain is never taken for one, as it cannot know the segment's id
+and stands elsewhere. A run tells its whole topic, so that damage to one record never takes another
+with it.
+
+    head   4s magic, u8 kind, 3 x 0, u32 bytes of body, u32 id of the segment, u32 position,
+           u32 synced, u32 crc of the body, u32 crc of the head before it
+    BEGIN  u16 format, 16s recorder, u64 segment, u64 first offset, u64 first number, u64 time
+    RUN    u64 offset, u64 first sequence, u64 received, u64 replayed, u32 count, u16 bytes of label
+           label (msgpack: topic and link), count x u32 length, count x u64 publish time, payloads
+    ROW    msgpack: number, table, values
+    END    u64 end offset, u64 end number; only a segment that was closed whole has it
+
+`synced` is how many bytes of the segment were on the disk for certain when the record was written:
+damage before it is rot, damage behind it may be a write that never ended. Everything is little
+endian. Zeros are no record.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from struct import Struct, pack, unpack_from
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+MAGIC: Final = b"\xf4HbJ"
+FORMAT: Final = 1
+BEGIN: Final = 1
+RUN: Final = 2
+ROW: Final = 3
+END: Final = 4
+KINDS: Final = (BEGIN, RUN, ROW, END)
+
+_HEAD: Final = Struct("<4sB3xIIIII")
+_CRC: Final = Struct("<I")
+_BEGIN: Final = Struct("<H16sQQQQ")
+_RUN: Final = Struct("<QQQQIH")
+_END: Final = Struct("<QQ")
+HEAD_BYTES: Final = _HEAD.size + _CRC.size
+END_BYTES: Final = HEAD_BYTES + _END.size
+ZEROS: Final = bytes(HEAD_BYTES)
+_NOT_REPLAYED: Final = 0
+# Payloads of at least so many bytes are written from where they lie; copying others is cheaper.
+_APART_BYTES: Final = 16 << 10
+
+
+class Topic(NamedTuple):
+    """What messages belong to: a subject at one incarnation of a source."""
+
+    subject: str
+    source_name: str
+    source_id: bytes
+    incarnation: int
+    schema_name: str
+    schema_hash: int
+
+
+class Run(NamedTuple):
+    """Consecutive messages of one topic, as they were received."""
+
+    offset: int  # Of the first, in the recording.
+    topic: Topic
+    first: int  # Its sequence.
+    payloads: list[bytes]
+    published_ns: Sequence[int]
+    received_ns: int
+    link: str
+    replayed_ns: int | None
+
+
+class Row(NamedTuple):
+    """One row of events, announcements or counters, without its recorder and number."""
+
+    number: int
+    table: str
+    values: dict[str, Any]
+
+
+class Begin(NamedTuple):
+    """What a segment says of itself."""
+
+    recorder: bytes
+    number: int
+    first_offset: int
+    first_number: int
+    created_ns: int
+
+
+class End(NamedTuple):
+    """Where a segment ended that was closed whole."""
+
+    end_offset: int
+    end_number: int
+
+
+class Head(NamedTuple):
+    """A sound head of a record."""
+
+    kind: int
+    size_bytes: int  # Of the body.
+    segment_id: int
+    position: int
+    synced: int
+    crc: int
+
+
+Buffers = list[bytes]
+
+
+def encode_record(
+    kind: int, body: Sequence[bytes], segment_id: int, position: int, synced: int
+) -> Buffers:
+    """Put a head before the pieces of a body."""
+    crc = 0
+    for piece in body:
+        crc = crc32(piece, crc)
+    size = sum(map(len, body))
+    head = _HEAD.pack(MAGIC, kind, size, segment_id, position, synced, crc)
+    return [head + _CRC.pack(crc32(head)), *body]
+
+
+class Chain:
+    """Makes the records of one segment, each in its place."""
+
+    def __init__(self, segment_id: int) -> None:
+        self.segment_id = segment_id
+        self.position = 0
+        self.synced = 0
+
+    def add(self, kind: int, body: Sequence[bytes]) -> Buffers:
+        """Make the record that comes next."""
+        record = encode_record(kind, body, self.segment_id, self.position, self.synced)
+        self.position += sum(map(len, record))
+        return record
+
+
+def decode_head(data: bytes, at: int = 0) -> Head | None:
+    """Read a head; None: there is no sound one."""
+    if len(data) - at < HEAD_BYTES:
+        return None
+    magic, kind, size, segment_id, position, synced, crc = _HEAD.unpack_from(data, at)
+    if magic != MAGIC or kind not in KINDS:
+        return None
+    if _CRC.unpack_from(data, at + _HEAD.size)[0] != crc32(data[at : at + _HEAD.size]):
+        return None
+    return Head(kind, size, segment_id, position, synced, crc)
+
+
+def encode_begin(begin: Begin) -> Buffers:
+    """Make the body of the first record of a segment."""
+    return [_BEGIN.pack(FORMAT, *begin)]
+
+
+def decode_begin(body: bytes) -> Begin | None:
+    """Read the first record; None: it is of another format."""
+    if len(body) != _BEGIN.size or _BEGIN.unpack(body)[0] != FORMAT:
+        return None
+    return Begin(*_BEGIN.unpack(body)[1:])
+
+
+def encode_end(end: End) -> Buffers:
+    """Make the body of the last record of a segment."""
+    return [_END.pack(*end)]
+
+
+def decode_end(body: bytes) -> End | None:
+    """Read the last record."""
+    return End(*_END.unpack(body)) if len(body) == _END.size else None
+
+
+def encode_label(topic: Topic, link: str) -> bytes:
+    """Make what all runs of a topic that come by one link have in common."""
+    return msgspec.msgpack.encode((*topic, link))
+
+
+def encode_run(
+    label: bytes,
+    offset: int,
+    first: int,
+    payloads: Sequence[bytes],
+    published_ns: Sequence[int],
+    received_ns: int,
+    replayed_ns: int | None = None,
+) -> Buffers:
+    """Make the body of a run; payloads may be any objects that hold bytes."""
+    count = len(payloads)
+    lengths = [*map(len, payloads)]
+    tables = [
+        _RUN.pack(offset, first, received_ns, replayed_ns or _NOT_REPLAYED, count, len(label)),
+        label,
+        pack(f"<{count}I{count}Q", *lengths, *published_ns),
+    ]
+    if sum(lengths) < count * _APART_BYTES:
+        return [b"".join((*tables, *payloads))]
+    return [b"".join(tables), *payloads]
+
+
+def encode_row(number: int, table: str, values: dict[str, Any]) -> Buffers:
+    """Make the body of a row; values are what msgpack can say."""
+    return [msgspec.msgpack.encode((number, table, values))]
+
+
+class Decoder:
+    """Reads the bodies of one segment; remembers the labels it has seen, which repeat."""
+
+    def __init__(self) -> None:
+        self._labels: dict[bytes, tuple[Topic, str]] = {}
+
+    def decode(self, kind: int, body: bytes) -> Run | Row | Begin | End | None:
+        """Read a body of the kind that its head told; None: it is malformed."""
+        if kind == RUN:
+            return self._decode_run(body)
+        if kind == ROW:
+            return _decode_row(body)
+        return decode_begin(body) if kind == BEGIN else decode_end(body)
+
+    def _decode_run(self, body: bytes) -> Run | None:
+        if len(body) < _RUN.size:
+            return None
+        offset, first, received_ns, replayed_ns, count, label_bytes = _RUN.unpack_from(body)
+        tables = _RUN.size + label_bytes
+        payloads_at = tables + 12 * count
+        if payloads_at > len(body):
+            return None
+        label = self._decode_label(body[_RUN.size : tables])
+        lengths = unpack_from(f"<{count}I", body, tables)
+        if label is None or payloads_at + sum(lengths) != len(body):
+            return None
+        published_ns = unpack_from(f"<{count}Q", body, tables + 4 * count)
+        ends = accumulate(lengths, initial=payloads_at)
+        payloads = [body[begin:end] for begin, end in pairwise(ends)]
+        return Run(
+            offset,
+            label[0],
+            first,
+            payloads,
+            published_ns,
+            received_ns,
+            label[1],
+            replayed_ns or None,
+        )
+
+    def _decode_label(self, data: bytes) -> tuple[Topic, str] | None:
+        label = self._labels.get(data)
+        if label is None:
+            try:
+                fields = _LABEL.decode(data)
+            except msgspec.MsgspecError:
+                return None
+            label = self._labels[data] = (Topic(*fields[:6]), fields[6])
+        return label
+
+
+_LABEL: Final = msgspec.msgpack.Decoder(tuple[str, str, bytes, int, str, int, str])
+_ROW: Final = msgspec.msgpack.Decoder(tuple[int, str, dict[str, Any]])
+
+
+def _decode_row(body: bytes) -> Row | None:
+    try:
+        return Row(*_ROW.decode(body))
+    except msgspec.MsgspecError:
+        return None
