@@ -21,6 +21,7 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import DeliveredTopic
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.topics import OutgoingTopic, ReplayedTopic
+from hubbub.repeats import Repeats, is_repeatable
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
 from hubbub.runtime.logs import logger_of
@@ -130,10 +131,11 @@ class Connection:
         """Hand out what matches a pattern to a subscription; returns a handle for `remove`."""
         schema = schema_of(subscription.type)
         if subscription.history is None:
-            sink = Sink(subscription, context, schema, False, subscription)
+            sink = Sink(subscription, context, schema, False, subscription, Repeats())
         else:
             latecomer = Latecomer(subscription, context, self._report_unjoined)
-            sink = Sink(latecomer, context, schema, False, subscription, next(self._requests))
+            request = next(self._requests)
+            sink = Sink(latecomer, context, schema, False, subscription, Repeats(), request)
         handle = self._matcher.add(pattern, sink)
         self.neighbours.changed()
         return handle
@@ -193,7 +195,7 @@ class Connection:
         """Note on a topic of a peer who gets it; our own are looked after at each change."""
         generation = self.neighbours.generation
         if topic.generation != generation and not _is_own(topic):
-            topic.sinks = self._sinks_of(topic)
+            topic.sinks = _once(topic, self._sinks_of(topic))
             topic.generation = generation
 
     def _match_own(self, topic: OutgoingTopic) -> None:
@@ -207,6 +209,7 @@ class Connection:
             replayed = sink.replay(topic, time_ns())
             if replayed is not None:
                 self.driver.core.deliveries.append(replayed)
+        topic.sinks = _once(topic, topic.sinks)
 
     def _sinks_of(self, topic: DeliveredTopic) -> tuple[Sink, ...]:
         """Return the subscriptions that get a topic; one of another type does not."""
@@ -275,3 +278,9 @@ class Connection:
 def _is_own(topic: DeliveredTopic) -> bool:
     """Tell whether a topic, or what it is the history of, is published here."""
     return isinstance(topic.live if isinstance(topic, ReplayedTopic) else topic, OutgoingTopic)
+
+
+def _once(topic: DeliveredTopic, sinks: tuple[Sink, ...]) -> tuple[Sink, ...]:
+    """Let subscriptions take once what a task may publish again; its history ends all the same."""
+    is_plain = topic.request or not is_repeatable(topic.source.id)
+    return sinks if is_plain else tuple(sink.once() for sink in sinks)

@@ -170,6 +170,7 @@ DELIVERY_OVERDUE: Final = 10 * MS
 DELIVERY_IDLE_S: Final = 5.0
 DROP_REPORT: Final = 1 * SECOND
 DROP_RANGES_MAX: Final = 64
+REPEATABLE_TOPICS_MAX: Final = 65_536  # Of tasks that may be run again; the oldest is forgotten.
 # A coroutine that never has to wait lets others run after so many.
 ASYNC_TURN_MESSAGES: Final = 256
 

@@ -8,6 +8,7 @@ from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.joining import Joining, Report
 from hubbub.protocol.replays import replay_own
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.repeats import Repeats
 from hubbub.schema import Schema
 from hubbub.subscription import Subscription
 
@@ -23,13 +24,17 @@ class Taker(Protocol):
 
 
 class Sink(NamedTuple):
-    """A subscription as the matcher of a channel knows it; `request`: it asked for history."""
+    """A subscription as the matcher of a channel knows it; `request`: it asked for history.
+
+    `repeats` remembers what tasks that may be run again have published already.
+    """
 
     taker: Taker
     context: Any
     schema: Schema
     is_nearby: bool
     subscription: Subscription
+    repeats: Repeats
     request: int = 0
 
     def replay(self, topic: OutgoingTopic, received_ns: int) -> Delivery | None:
@@ -43,6 +48,27 @@ class Sink(NamedTuple):
         delivery = replay_own(topic, self.request, count, received_ns)
         delivery.topic.sinks = (self,)
         return delivery
+
+    def once(self) -> "Sink":
+        """Return the sink for topics of a task that may be run again."""
+        return self._replace(taker=Once(self))
+
+
+class Once:
+    """Stands before a subscription, for topics of nodes that work for a task."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.no_local = sink.taker.no_local
+        self._sink = sink
+
+    def deliver(self, delivery: Delivery, context: Any) -> None:
+        """Take a run of messages; what came before, by whichever node, is counted."""
+        sink = self._sink
+        new = sink.repeats.pass_new(delivery)
+        count = 0 if new is None else len(new.payloads)
+        sink.subscription.repeats += len(delivery.payloads) - count
+        if new is not None:
+            sink.taker.deliver(new, context)
 
 
 class Latecomer:

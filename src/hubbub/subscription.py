@@ -65,7 +65,8 @@ class SubscriptionStatistics:
     """What became of the messages that reached a subscription.
 
     `received` is the sum of `delivered`, `pending`, `dropped` (by the overflow policy), `discarded`
-    (queued for a callback when it was closed) and `undecodable`.
+    (queued for a callback when it was closed) and `undecodable`. `repeats` are not among them: what
+    a task of Spark that was run again published again.
     """
 
     patterns: tuple[str, ...]
@@ -75,6 +76,7 @@ class SubscriptionStatistics:
     dropped: int
     discarded: int
     undecodable: int
+    repeats: int
     callbacks_failed: int
     lost_event_loops: int
 
@@ -112,6 +114,7 @@ class Subscription(Closing):
         self.channel = channel
         self.type = type
         self.on_event = on_event
+        self.repeats = 0  # Messages of a task that was run again, and that came the first time.
         self.mismatches: set[tuple[Source, str]] = set()  # Topics of another type.
         self._node = node
         self._overflow = overflow
@@ -319,6 +322,7 @@ class Subscription(Closing):
             dropped=dropped,
             discarded=discarded,
             undecodable=undecodable,
+            repeats=self.repeats,
             callbacks_failed=0 if self._callbacks is None else self._callbacks.failed,
             lost_event_loops=self._waiters.lost_loops,
         )

@@ -30,7 +30,8 @@ LONG_FUNCTIONS: dict[str, str] = {}
 FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
-    *("awareness", "neighbours", "publisher_options", "schema", "sinks", "statistics", "closing"),
+    *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks"),
+    *("statistics", "closing"),
 }
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}

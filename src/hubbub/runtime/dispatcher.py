@@ -57,7 +57,7 @@ class Dispatcher:
         topic = item.topic
         self.match(topic)
         self.messages += len(item.payloads)
-        for taker, context, _, is_nearby, _, _ in topic.sinks:
+        for taker, context, _, is_nearby, _, _, _ in topic.sinks:
             if is_nearby:
                 taker.deliver(item._replace(link=INPROC), context)
             elif not (taker.no_local and item.link == LOOPBACK):
