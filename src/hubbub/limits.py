@@ -213,6 +213,7 @@ ASYNC_TURN_MESSAGES: Final = 256
 
 # The journal of a recorder.
 JOURNAL_READ_BYTES: Final = 1 << 20
+JOURNAL_PREALLOCATED_BYTES_MIN: Final = 64 << 10
 
 # Spark.
 JAVA_MAJOR_MIN: Final = 17
