@@ -21,7 +21,18 @@ from hubbub.errors import StoreError
 from hubbub.limits import JOURNAL_READ_BYTES
 from hubbub.store import records
 from hubbub.store.identity import read_identity
-from hubbub.store.records import HEAD_BYTES, MAGIC, ZEROS, Begin, Decoder, End, Head, Row, Run
+from hubbub.store.records import (
+    HEAD_BYTES,
+    MAGIC,
+    ZEROS,
+    Begin,
+    Decoder,
+    End,
+    Head,
+    PackedRun,
+    Row,
+    Run,
+)
 from hubbub.store.records import Topic as Topic
 
 SUFFIX: Final = ".journal"
@@ -36,7 +47,7 @@ class Entry(NamedTuple):
 
     position: int
     head: Head
-    value: Run | Row | Begin | End
+    value: Run | PackedRun | Row | Begin | End
 
 
 def journal_folder(store: Path) -> Path:
@@ -74,7 +85,7 @@ class Segment:
         self.created_ns = 0
         self.first_offset = self.first_number = 0
         self._file = _File(path)
-        self.id: int | None = None
+        self._id: int | None = None
         self._has_begin = False
         self._limit = End(_NEVER, _NEVER)
         try:
@@ -108,22 +119,27 @@ class Segment:
         self._rewind()
         return self.follow()
 
+    def packed(self) -> Iterator[PackedRun | Row]:
+        """Read everything from the beginning, and do not take runs apart."""
+        self._rewind()
+        self._decoder = Decoder(is_packed=True)
+        return self._read()  # type: ignore[return-value]
+
     def follow(self) -> Iterator[Run | Row]:
         """Read what has come since the last iteration ended."""
+        return self._read()  # type: ignore[return-value]
+
+    def _read(self) -> Iterator[Run | PackedRun | Row]:
         self._file.forget()
-        if self.id is None:
+        if self._id is None:
             self._read_begin()
             self.end_offset, self.end_number = self.first_offset, self.first_number
-        entries = self.entries()
-        while (self.end_offset, self.end_number) != self._limit:
-            entry = next(entries, None)
-            if entry is None:
-                return
+        for entry in self.entries():
             value = entry.value
-            if isinstance(value, Run):
+            if isinstance(value, Run | PackedRun):
                 if self.end_offset <= value.offset < self._limit.end_offset:
                     self._expect(value.offset)
-                    self.end_offset = value.offset + len(value.payloads)
+                    self.end_offset = value.end_offset
                     yield value
             elif isinstance(value, Row):
                 if self.end_number <= value.number < self._limit.end_number:
@@ -135,8 +151,8 @@ class Segment:
 
     def entries(self, is_thorough: bool = False) -> Iterator[Entry]:
         """Read the sound records that come next; thoroughly: also behind zeros."""
-        self.torn_bytes = self.size_of_data(0) if self.id is None else 0
-        while self.id is not None and not self._has_ended:
+        self.torn_bytes = self._file.end_of_data(0) if self._id is None else 0
+        while self._id is not None and not self._has_ended:
             head = self._head_at(self.position)
             body = self._body_of(head) if head else b""
             value = self._decode(head, body) if head else None
@@ -148,11 +164,7 @@ class Segment:
             elif not self._pass_over(head, is_thorough):
                 return
 
-    def size_of_data(self, position: int) -> int:
-        """Return how many bytes follow a position, but for zeros at the end."""
-        return self._file.end_of_data(position) - position
-
-    def _decode(self, head: Head, body: bytes) -> Run | Row | Begin | End | None:
+    def _decode(self, head: Head, body: bytes) -> Run | PackedRun | Row | Begin | End | None:
         if len(body) != head.size_bytes or crc32(body) != head.crc:
             return None
         return self._decoder.decode(head.kind, body)
@@ -165,7 +177,7 @@ class Segment:
         start = begin + (HEAD_BYTES + head.size_bytes if head else 1)
         following = self._find_head(start)
         if following is None:
-            self.torn_bytes = self.size_of_data(begin)
+            self.torn_bytes = self._file.end_of_data(begin) - begin
             return False
         # It may have been written while we looked for the next one.
         self._file.forget()
@@ -207,10 +219,10 @@ class Segment:
             body = self._body_of(head)
             if len(body) == head.size_bytes and crc32(body) == head.crc:
                 self._accept(head, body)
-        if self.id is None and not self._is_zero(0):
+        if self._id is None and not self._is_zero(0):
             position = self._find_head(1)
             head = None if position is None else self._head_at(position)
-            self.id = None if head is None else head.segment_id
+            self._id = None if head is None else head.segment_id
             with suppress(StoreError):
                 self.recorder = read_identity(self.path.parents[1]).recorder
 
@@ -221,7 +233,7 @@ class Segment:
                 f"{self.path} is of a format that this version of Hubbub cannot read:"
                 f" it reads {records.FORMAT}; use the version that wrote it"
             )
-        self.id = head.segment_id
+        self._id = head.segment_id
         self._has_begin = True
         self.recorder, self.created_ns = begin.recorder.hex(), begin.created_ns
         self.first_offset, self.first_number = begin.first_offset, begin.first_number
@@ -247,7 +259,7 @@ class Segment:
     def _head_at(self, position: int) -> Head | None:
         """Read a head, which must be one of this segment and stand in its place."""
         head = records.decode_head(self._file.read(position, HEAD_BYTES))
-        if head is None or head.position != position or self.id not in (None, head.segment_id):
+        if head is None or head.position != position or self._id not in (None, head.segment_id):
             return None
         return head
 

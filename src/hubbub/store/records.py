@@ -71,6 +71,31 @@ class Run(NamedTuple):
     link: str
     replayed_ns: int | None
 
+    @property
+    def end_offset(self) -> int:
+        """Return the offset behind the last."""
+        return self.offset + len(self.payloads)
+
+
+class PackedRun(NamedTuple):
+    """A run whose messages are not taken apart: for those who handle very many of them at once."""
+
+    offset: int
+    topic: Topic
+    first: int
+    size: int  # In messages.
+    lengths: bytes  # Each a little-endian u32,
+    published_ns: bytes  # and each a u64.
+    payloads: bytes  # One behind the other.
+    received_ns: int
+    link: str
+    replayed_ns: int | None
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset behind the last."""
+        return self.offset + self.size
+
 
 class Row(NamedTuple):
     """One row of events, announcements or counters, without its recorder and number."""
@@ -207,10 +232,11 @@ def encode_row(number: int, table: str, values: dict[str, Any]) -> Buffers:
 class Decoder:
     """Reads the bodies of one segment; remembers the labels it has seen, which repeat."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_packed: bool = False) -> None:
+        self._is_packed = is_packed
         self._labels: dict[bytes, tuple[Topic, str]] = {}
 
-    def decode(self, kind: int, body: bytes) -> Run | Row | Begin | End | None:
+    def decode(self, kind: int, body: bytes) -> Run | PackedRun | Row | Begin | End | None:
         """Read a body of the kind that its head told; None: it is malformed."""
         if kind == RUN:
             return self._decode_run(body)
@@ -218,19 +244,25 @@ class Decoder:
             return _decode_row(body)
         return decode_begin(body) if kind == BEGIN else decode_end(body)
 
-    def _decode_run(self, body: bytes) -> Run | None:
+    def _decode_run(self, body: bytes) -> Run | PackedRun | None:
         if len(body) < _RUN.size:
             return None
         offset, first, received_ns, replayed_ns, count, label_bytes = _RUN.unpack_from(body)
         tables = _RUN.size + label_bytes
-        payloads_at = tables + 12 * count
+        times = tables + 4 * count
+        payloads_at = times + 8 * count
         if payloads_at > len(body):
             return None
         label = self._decode_label(body[_RUN.size : tables])
         lengths = unpack_from(f"<{count}I", body, tables)
         if label is None or payloads_at + sum(lengths) != len(body):
             return None
-        published_ns = unpack_from(f"<{count}Q", body, tables + 4 * count)
+        if self._is_packed:
+            return PackedRun(
+                offset, label[0], first, count, body[tables:times], body[times:payloads_at],
+                body[payloads_at:], received_ns, label[1], replayed_ns or None,
+            )  # fmt: skip
+        published_ns = unpack_from(f"<{count}Q", body, times)
         ends = accumulate(lengths, initial=payloads_at)
         payloads = [body[begin:end] for begin, end in pairwise(ends)]
         return Run(
