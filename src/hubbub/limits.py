@@ -183,6 +183,12 @@ ROW_GROUP_BYTES: Final = 32 << 20  # Of payloads; beyond it a row group ends.
 # Rows that tell of damage are numbered from here on: beyond all that a recorder counts.
 DAMAGE_NUMBER: Final = 1 << 62
 DAMAGES_PER_SEGMENT_MAX: Final = 1024
+# Small files of an hour become large ones so long after its end, if nobody needs them any more;
+COMPACT_AFTER: Final = 10 * 60 * SECOND
+COMPACT_BYTES: Final = 256 << 20
+COMPACT_ROWS: Final = 16 << 20
+COMPACT_POLL_S: Final = 60.0
+SWEEP_AFTER: Final = 3600 * SECOND  # so much later they go: who has just listed them is done.
 CONVERT_POLL_S: Final = 0.1  # So often it is looked whether a segment was closed,
 CONVERT_RETRY_S: Final = 1.0  # and so long after one that the disk refused.
 CONVERTER_NICENESS: Final = 10

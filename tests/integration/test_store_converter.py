@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hubbub.store.converter import closed_segments, conversion_lock
+from hubbub.store.converter import _Work, closed_segments, conversion_lock
 from hubbub.store.converting import Converter
 from hubbub.store.journal import segments
 from hubbub.store.layout import data_files
+from hubbub.store.manifest import read_manifest, readable_files
 from tests.integration.bus import wait_until
 from tests.unit.store.recording import run, write_segment
 
@@ -127,3 +128,15 @@ def test_disk_that_refuses_is_told_and_tried_again(
     blocked.unlink()
     wait_until(lambda: not segments(tmp_path))
     assert converter.finish() and offsets(tmp_path) == [0, 1, 2]
+
+
+def test_converter_compacts_when_nothing_else_is_to_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_many(tmp_path, 0, 4)  # Of the year 1970: an hour that is over.
+    work = _Work(tmp_path)
+    monkeypatch.setattr(work, "_tidy_at_s", 0.0)
+    assert work._convert()
+    work._tidy()
+    assert [entry.rows for entry in read_manifest(tmp_path).entries] == [9]
+    assert len(readable_files(tmp_path, "messages")) == 2 and offsets(tmp_path) == list(range(12))

@@ -17,8 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyarrow import ArrowException
+
 from hubbub.errors import StoreError
-from hubbub.limits import CONVERT_POLL_S, CONVERT_RETRY_S, CONVERTER_NICENESS
+from hubbub.limits import COMPACT_POLL_S, CONVERT_POLL_S, CONVERT_RETRY_S, CONVERTER_NICENESS
+from hubbub.store.compact import compact, tidying
 from hubbub.store.convert import Conversion, convert_segment
 from hubbub.store.journal import open_segment, segments
 from hubbub.store.layout import TABLE_NAMES, remove_unfinished
@@ -77,6 +80,7 @@ class _Work:
         self._store = store
         self._parent = os.getppid()
         self._is_told_to_end = False
+        self._tidy_at_s = time.monotonic() + COMPACT_POLL_S
 
     @property
     def _is_orphan(self) -> bool:
@@ -100,6 +104,7 @@ class _Work:
             is_well = self._convert()
             if is_last:
                 return 0 if is_well else 1
+            self._tidy()
             self._wait(CONVERT_POLL_S if is_well else CONVERT_RETRY_S)
         return 0
 
@@ -111,10 +116,26 @@ class _Work:
                     _tell(f"segment {conversion.segment} is damaged: see journal/damaged")
                 if self._is_orphan:
                     return True
-        except (OSError, StoreError) as error:
+        except (OSError, StoreError, ArrowException) as error:
             _tell(f"not converted: {error}")
             return False
         return True
+
+    def _tidy(self) -> None:
+        """Compact from time to time, as long as no segment waits."""
+        if time.monotonic() < self._tidy_at_s:
+            return
+        self._tidy_at_s = time.monotonic() + COMPACT_POLL_S
+        try:
+            with tidying(self._store) as is_ours:
+                if is_ours:
+                    for _ in compact(self._store, time.time_ns(), self._is_idle):
+                        pass
+        except (OSError, StoreError, ArrowException) as error:
+            _tell(f"not compacted: {error}")
+
+    def _is_idle(self) -> bool:
+        return not (self._is_orphan or closed_segments(self._store))
 
     def _wait(self, seconds: float) -> None:
         """Wait for a word of the recorder."""

@@ -15,11 +15,14 @@ class Died(BaseException):
 class DyingDisk:
     """Inside `with`, let the first `steps` changes of names and syncs pass; the next one kills.
 
-    What an unwinding process would tidy up, a killed one does not: nothing passes after that.
+    `before` is called before each step, to see what others see then. What an unwinding process
+    would tidy up, a killed one does not: nothing passes after that.
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, before: Callable[[], object] | None = None) -> None:
         self._left = steps
+        self._before = before
+        self._is_looking = False
         self.is_alive = True
         self._real: dict[str, Callable[..., Any]] = {}
 
@@ -39,12 +42,20 @@ class DyingDisk:
             setattr(os, name, real)
         return isinstance(error, Died)
 
+    def _look(self) -> None:
+        """Let somebody look at the disk between two steps."""
+        if self._before is not None and not self._is_looking:
+            self._is_looking = True
+            self._before()
+            self._is_looking = False
+
     def _watch(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def step(*arguments: Any, **options: Any) -> Any:
             if not self._left:
                 self.is_alive = False
                 raise Died
             self._left -= 1
+            self._look()
             return real(*arguments, **options)
 
         return step
