@@ -1,10 +1,10 @@
 #!/bin/sh
-# Run the whole suite on two cores: the tests of the pure parts, which need a processor and nothing
-# else, beside those with real processes and networks. Usage: whole.sh PYTHON [PYTEST ARGUMENTS]
+# Run the whole suite on two cores: the tests of the pure parts and of Spark, which need a processor
+# and nothing else, beside those with real processes and networks. Usage: whole.sh PYTHON [PYTEST ARGUMENTS]
 python=$1
 shift
 log=$(mktemp)
-"$python" -m pytest tests/unit tests/property tests/fuzz tests/simulation "$@" >"$log" 2>&1 &
+"$python" -m pytest tests/unit tests/property tests/fuzz tests/simulation tests/spark "$@" >"$log" 2>&1 &
 pure=$!
 trap 'kill $pure 2>/dev/null; rm -f "$log"' EXIT
 trap 'exit 130' INT TERM

@@ -81,6 +81,43 @@ REPLAY_MESSAGES_AT_ONCE: Final = 256  # So many wait to be sent beside what is n
 REPLAY_BYTES_AT_ONCE: Final = 1 << 20
 JOINING_BYTES_MAX: Final = 64 << 20  # What is new waits at most so long for the history before it.
 
+# Time-triggered topics (decision 0024).
+PORTS_MAX: Final = 0xFFFF
+PERIOD_US_MAX: Final = 24 * 3600 * 1_000_000  # A day.
+LEASE_MS_MIN: Final = 3000
+LEASE_PERIODS: Final = 5  # An interest holds for so many of its longest period, or LEASE_MS_MIN.
+LEASE_MS_MAX: Final = LEASE_PERIODS * PERIOD_US_MAX // 1000
+LEASE_RENEWALS: Final = 3  # Renewed so often while it holds, +- 10 %.
+WANTS_MAX: Final = 64  # Consumers that one interest names; further ones are covered by these.
+FLOOR_US: Final = 1000  # No producer has ticks closer to each other,
+CAP_HZ: Final = 1000  # nor more of them, unless it is told otherwise.
+CAP_HZ_MAX: Final = 1_000_000
+PERIODS_PLANNED_MAX: Final = 64  # Different ones; more are served at the shortest of them.
+INTERESTS_MAX: Final = 4096  # Of one producer, and
+INTERESTS_PER_NODE_MAX: Final = 64  # of one node in it.
+OVERRUN_TICKS_COUNTED: Final = 1000  # Further ticks that were missed at once are reckoned.
+PRODUCERS_HEARD_MAX: Final = 4096  # By one consumer.
+COMPONENTS_MAX: Final = 4096
+DIRECT_BYTES_MAX: Final = 1024
+SLOT_TOLERANCE_MIN: Final = 20 * MS  # A slot is given up half a period, or so long, after its end.
+CONSUMER_SILENCE: Final = 3 * SECOND  # A producer is lost that was silent so long, or five periods.
+TIMED_REPEATS: Final = 2  # Of what changes, beside the first time;
+TIMED_REPEAT_INTERVAL: Final = 20 * MS  # the rest is left to renewals.
+OFFER_INTERVAL: Final = 1 * SECOND  # While somebody observes.
+OFFER_SPACING: Final = 100 * MS
+TIMED_REPORT: Final = 1 * SECOND  # Events of one kind, subject and reason: one so often.
+STOP_PATIENCE_S: Final = 0.08  # Of stop(): for a sampling function that is running.
+
+# The slot clock.
+CLOCK_STEP: Final = 50 * MS  # Larger differences are stepped, smaller ones slewed,
+CLOCK_SLEW_PARTS: Final = 100  # by one part in so many.
+CLOCK_INTERVAL: Final = 1 * SECOND
+CLOCK_INTERVAL_FAST: Final = 50 * MS  # For the first CLOCK_SAMPLES exchanges.
+CLOCK_SAMPLES: Final = 8
+CLOCK_ERROR_MAX: Final = 2 * MS  # Beyond it a clock does not count as synchronised.
+CLOCK_SILENCE: Final = 5 * SECOND  # Of a reference, before another is taken.
+CLOCK_DRIFT_PPM: Final = 100  # By which the error of an estimate grows meanwhile.
+
 # The retransmission cache, and the run tables that outlive the payloads in it.
 CACHE_BYTES_MAX: Final = 64 << 20
 CACHE_AGE: Final = 60 * SECOND
@@ -176,6 +213,12 @@ ASYNC_TURN_MESSAGES: Final = 256
 
 # The journal of a recorder.
 JOURNAL_READ_BYTES: Final = 1 << 20
+JOURNAL_PREALLOCATED_BYTES_MIN: Final = 64 << 10
+
+# Spark.
+JAVA_MAJOR_MIN: Final = 17
+JAVA_START_S: Final = 20.0
+SPARK_LOG_BYTES_MAX: Final = 4 << 20
 
 # The Parquet files of a store.
 ROW_GROUP_ROWS: Final = 131_072

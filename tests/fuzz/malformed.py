@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from hubbub.limits import MESSAGE_BYTES_MAX, MISSING_FRAMES_MAX, NAK_BITMAP_BITS_MAX
-from hubbub.wire import batch, control, header
+from hubbub.wire import batch, control, header, timed
 from hubbub.wire.control import (
     Change,
     Goodbye,
@@ -40,7 +40,7 @@ SUBJECTS = [
     "/" + "x" * 1100,
 ]
 PATTERNS = ["/...", "/a/*", "/victim/x", "", "/.../x", "x", "/a/\x00", "/" + "y/" * 80]
-KINDS = [*header.KIND_NAMES, 0, 13, 16, 24, 32, 255]
+KINDS = [*header.KIND_NAMES, 0, 13, 21, 24, 32, 255]
 
 
 class Target(NamedTuple):
@@ -75,6 +75,11 @@ class Attacker:
             header.GRANT: self._grant,
             header.GOODBYE: self._goodbye,
             header.CHANGE: self._change,
+            header.INTEREST: self._interest,
+            header.RESPONSE: self._response,
+            header.OFFER: self._offer,
+            header.DIRECT: self._direct,
+            header.CLOCK: self._clock,
         }
 
     def datagrams(self) -> Iterator[bytes]:
@@ -317,6 +322,57 @@ class Attacker:
                 self._topics(),
             )
         )
+
+    def _node(self) -> bytes:
+        return self._key()[:12]
+
+    def _type(self) -> int:
+        return self.random.choice([0, 1, 1, 2, 3, self._edge(32)])
+
+    def _interest(self) -> bytes:
+        periods = [0, 1, 1000, 33_000, 100_000, self._edge(40), self._edge(64)]
+        wants = [
+            timed.Wanted(self._edge(16), self.random.choice(periods), self._edge(64), 0)
+            for _ in range(self.random.choice([0, 1, 1, 3, 64, 65]))
+        ]
+        return timed.encode_timed(
+            timed.Interest(
+                self._node(), self._edge(16), self.random.choice([0, 0, 1, 9]), self._type(),
+                self._edge(8), self._edge(64), self._edge(40), self.random.choice([0, 0, 1, 2, 3]),
+                self._edge(32), wants, self.random.choice(SUBJECTS),
+            )
+        )  # fmt: skip
+
+    def _response(self) -> bytes:
+        return timed.encode_response(
+            timed.Response(
+                self._node() + self.random.randbytes(2), self.random.choice([0, 0, 0, 1, 9]),
+                self._type(), self._edge(8), self._edge(8), self._edge(16), self._edge(64),
+                self._edge(64), self._edge(64), self._edge(36), b"21.5",
+            )
+        )  # fmt: skip
+
+    def _offer(self) -> bytes:
+        numbers = [self._edge(64) for _ in range(3)]
+        return timed.encode_timed(
+            timed.Offer(
+                self._node(), self._edge(16), 0, self._type(), self._edge(8), self._edge(64), True,
+                self.random.choice(SUBJECTS), self.random.choice([0, 1, 2, 3]), *numbers,
+                self._edge(32), self._edge(64), self._edge(64),
+            )
+        )  # fmt: skip
+
+    def _direct(self) -> bytes:
+        size = self.random.choice([0, 1, 1024, 1025])
+        return timed.encode_timed(
+            timed.Direct(self._node(), self._edge(16), self._edge(16), self._node(), 1, bytes(size))
+        )
+
+    def _clock(self) -> bytes:
+        numbers = [self._edge(64) for _ in range(3)]
+        form, rank = self.random.choice([0, 1, 2]), self._edge(8)
+        exchange = timed.ClockExchange(form, self._key(), rank, *numbers, self._edge(32))
+        return timed.encode_clock(exchange)
 
     def _goodbye(self) -> bytes:
         ends = [

@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from hubbub.limits import (
     INDEX_MAX,
+    LEASE_MS_MAX,
     MESSAGE_BYTES_MAX,
     MISSING_FRAMES_MAX,
     NODE_NAME_BYTES_MAX,
+    PERIOD_US_MAX,
     SEGMENT_STRIDE_MIN,
     SEQUENCE_MAX,
 )
-from hubbub.wire import batch, control, header
+from hubbub.wire import batch, control, header, timed
 from hubbub.wire.control import (
     Change,
     Goodbye,
@@ -32,8 +34,10 @@ from hubbub.wire.control import (
     Topic,
     Want,
 )
+from hubbub.wire.timed import ClockExchange, Direct, Interest, Offer, Response, Wanted
 from tests.vectors.frames import VECTORS
 
+u8 = st.integers(0, 2**8 - 1)
 u16 = st.integers(0, 2**16 - 1)
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
@@ -95,6 +99,28 @@ changes = st.builds(
 )
 losts = st.builds(Lost, keys, st.sampled_from(control.LOST_REASONS), ranges, runs)
 goodbyes = st.builds(Goodbye, st.lists(st.tuples(u16, u64), max_size=4))
+node_ids = st.binary(min_size=12, max_size=12)
+periods = st.integers(0, PERIOD_US_MAX)
+interests = st.builds(
+    Interest, node_ids, u16, u16, u32, u8, u64, st.integers(0, LEASE_MS_MAX),
+    st.sampled_from(timed.INTEREST_MODES), u32,
+    st.lists(st.builds(Wanted, u16, periods, u64, u64), max_size=4), texts,
+)  # fmt: skip
+offers = st.builds(
+    Offer, node_ids, u16, u16, u32, u8, u64, st.booleans(), texts, st.integers(0, 2), u64, u64,
+    u64, u32, u64, u64, u32,
+)  # fmt: skip
+responses = st.builds(
+    Response, st.binary(min_size=14, max_size=14), u16, u32, u8, u8, u16, u64, u64, u64, periods,
+    st.binary(max_size=50),
+)  # fmt: skip
+directs = st.builds(Direct, node_ids, u16, u16, node_ids, u8, st.binary(max_size=50))
+clocks = st.builds(
+    lambda form, key, rank, t1, pair, error: ClockExchange(
+        form, key, rank, t1, min(pair), max(pair), error
+    ),
+    st.integers(0, 1), keys, u8, u64, st.tuples(*[st.integers(0, 2**62)] * 2), u32,
+)  # fmt: skip
 missing_frames = st.builds(
     lambda base, places: sorted(base + place for place in places),
     st.integers(0, 2**63), st.sets(st.integers(0, 3000), min_size=1, max_size=60),
@@ -121,6 +147,14 @@ def decoder(kind: Any) -> Callable[[bytes], Any]:
     return lambda body: control.decode(kind, body)
 
 
+def timed_decoder(kind: Any) -> Callable[[bytes], Any]:
+    return lambda body: timed.decode_timed(kind, body)
+
+
+def decode_response(body: bytes) -> Response | None:
+    return timed.decode_response(body, 0, len(body))
+
+
 Codec = tuple[st.SearchStrategy[Any], Callable[[Any], bytes], Callable[[bytes], Any]]
 
 CODECS: dict[str, Codec] = {
@@ -138,6 +172,11 @@ CODECS: dict[str, Codec] = {
     "grant": (grants, control.encode, decoder(Grant)),
     "change": (changes, control.encode, decoder(Change)),
     "goodbye": (goodbyes, control.encode, decoder(Goodbye)),
+    "interest": (interests, timed.encode_timed, timed_decoder(Interest)),
+    "offer": (offers, timed.encode_timed, timed_decoder(Offer)),
+    "direct": (directs, timed.encode_timed, timed_decoder(Direct)),
+    "response": (responses, timed.encode_response, decode_response),
+    "clock": (clocks, timed.encode_clock, timed.decode_clock),
     "declarations": (
         st.lists(topics, max_size=4), control.encode_declarations, control.decode_declarations
     ),
@@ -230,5 +269,12 @@ def assert_consistent(value: Any, size_bytes: int) -> None:
     elif isinstance(value, Nak | control.Skip | Lost):
         assert sum(count for _, count in value.ranges) <= MISSING_FRAMES_MAX
         assert all(count and first + count <= SEQUENCE_MAX for first, count in value.ranges)
+    elif isinstance(value, Response):
+        assert len(value.value) <= size_bytes and value.granted_us <= PERIOD_US_MAX
+    elif isinstance(value, Interest):
+        assert len(value.wants) <= size_bytes
+        assert all(wanted.period_us <= PERIOD_US_MAX for wanted in value.wants)
+    elif isinstance(value, ClockExchange):
+        assert value.t2_ns <= value.t3_ns
     elif isinstance(value, Status):
         assert value.contiguous <= value.highest

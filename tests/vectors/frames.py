@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hubbub.wire import batch, control, header
+from hubbub.wire import batch, control, header, timed
 from hubbub.wire.control import (
     PUBLISHES,
     WANTS_NO_MORE,
@@ -30,6 +30,18 @@ from hubbub.wire.control import (
     Tail,
     Topic,
     Want,
+)
+from hubbub.wire.timed import (
+    ANSWERS,
+    ONE,
+    SYNCHRONISED,
+    ClockExchange,
+    Direct,
+    Interest,
+    Offer,
+    Response,
+    Wanted,
+    make_origin,
 )
 
 FOLDER = Path(__file__).parent
@@ -101,6 +113,29 @@ _GRANT = Grant(
     [TOPIC], 7, [Replayed(18, 16, 3, 5, 7)],
 )  # fmt: skip
 
+_INTEREST = Interest(
+    b"abcdefghijkl", 0, 0, 1, 1, 12, 3000, ONE, 7,
+    [Wanted(2, 100_000, 40, 1), Wanted(3, 150_000)], "/vehicle/speed",
+)  # fmt: skip
+_RESPONSE = Response(
+    make_origin(b"abcdefghijkl", 4), 0, 1, 1, SYNCHRONISED, 2, 2**40, 10**18, 10**18 + 1000,
+    50_000, b"13.9",
+)  # fmt: skip
+_OFFER = Offer(
+    b"abcdefghijkl", 4, 0, 1, 1, 12, True, "/vehicle/speed", 1, 50_000, 1000, 20_000, 2, 1000, 3, 7
+)
+_DIRECT = Direct(b"abcdefghijkl", 4, 9, b"ABCDEFGHIJKL", 1, b"stop")
+_CLOCK = ClockExchange(ANSWERS, OTHER, 1, 2**40, 10**18, 10**18 + 500, 20)
+
+
+def _response(body: bytes) -> Any:
+    return timed.decode_response(body, 0, len(body))
+
+
+def _timed(value: Any) -> tuple[bytes, Any, Callable[[bytes], Any]]:
+    return timed.encode_timed(value), value, lambda body: timed.decode_timed(type(value), body)
+
+
 VECTORS = {
     "data": Vector(
         header.DATA, 0, 1, 1000, batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns),
@@ -150,6 +185,13 @@ VECTORS = {
     "grant": Vector(header.GRANT, 0, 0, 0, *_typed(_GRANT)),
     "change": Vector(header.CHANGE, 0, 0, 0, *_typed(_CHANGE)),
     "goodbye": Vector(header.GOODBYE, 0, 0, 0, *_typed(Goodbye([(1, 1003), (3, 12)]))),
+    "interest": Vector(header.INTEREST, 0, 0, 0, *_timed(_INTEREST)),
+    "response": Vector(
+        header.RESPONSE, 0, 0, 0, timed.encode_response(_RESPONSE), _RESPONSE, _response
+    ),
+    "offer": Vector(header.OFFER, 0, 0, 0, *_timed(_OFFER)),
+    "direct": Vector(header.DIRECT, 0, 0, 0, *_timed(_DIRECT)),
+    "clock": Vector(header.CLOCK, 0, 0, 0, timed.encode_clock(_CLOCK), _CLOCK, timed.decode_clock),
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class Segment:
         self.created_ns = 0
         self.first_offset = self.first_number = 0
         self._file = _File(path)
-        self._id: int | None = None
+        self.id: int | None = None
         self._has_begin = False
         self._limit = End(_NEVER, _NEVER)
         try:
@@ -131,10 +131,14 @@ class Segment:
 
     def _read(self) -> Iterator[Run | PackedRun | Row]:
         self._file.forget()
-        if self._id is None:
+        if self.id is None:
             self._read_begin()
             self.end_offset, self.end_number = self.first_offset, self.first_number
-        for entry in self.entries():
+        entries = self.entries()
+        while (self.end_offset, self.end_number) != self._limit:
+            entry = next(entries, None)
+            if entry is None:
+                return
             value = entry.value
             if isinstance(value, Run | PackedRun):
                 if self.end_offset <= value.offset < self._limit.end_offset:
@@ -151,8 +155,8 @@ class Segment:
 
     def entries(self, is_thorough: bool = False) -> Iterator[Entry]:
         """Read the sound records that come next; thoroughly: also behind zeros."""
-        self.torn_bytes = self._file.end_of_data(0) if self._id is None else 0
-        while self._id is not None and not self._has_ended:
+        self.torn_bytes = self.size_of_data(0) if self.id is None else 0
+        while self.id is not None and not self._has_ended:
             head = self._head_at(self.position)
             body = self._body_of(head) if head else b""
             value = self._decode(head, body) if head else None
@@ -163,6 +167,10 @@ class Segment:
                 yield Entry(position, head, value)
             elif not self._pass_over(head, is_thorough):
                 return
+
+    def size_of_data(self, position: int) -> int:
+        """Return how many bytes follow a position, but for zeros at the end."""
+        return self._file.end_of_data(position) - position
 
     def _decode(self, head: Head, body: bytes) -> Run | PackedRun | Row | Begin | End | None:
         if len(body) != head.size_bytes or crc32(body) != head.crc:
@@ -177,7 +185,7 @@ class Segment:
         start = begin + (HEAD_BYTES + head.size_bytes if head else 1)
         following = self._find_head(start)
         if following is None:
-            self.torn_bytes = self._file.end_of_data(begin) - begin
+            self.torn_bytes = self.size_of_data(begin)
             return False
         # It may have been written while we looked for the next one.
         self._file.forget()
@@ -219,10 +227,10 @@ class Segment:
             body = self._body_of(head)
             if len(body) == head.size_bytes and crc32(body) == head.crc:
                 self._accept(head, body)
-        if self._id is None and not self._is_zero(0):
+        if self.id is None and not self._is_zero(0):
             position = self._find_head(1)
             head = None if position is None else self._head_at(position)
-            self._id = None if head is None else head.segment_id
+            self.id = None if head is None else head.segment_id
             with suppress(StoreError):
                 self.recorder = read_identity(self.path.parents[1]).recorder
 
@@ -233,7 +241,7 @@ class Segment:
                 f"{self.path} is of a format that this version of Hubbub cannot read:"
                 f" it reads {records.FORMAT}; use the version that wrote it"
             )
-        self._id = head.segment_id
+        self.id = head.segment_id
         self._has_begin = True
         self.recorder, self.created_ns = begin.recorder.hex(), begin.created_ns
         self.first_offset, self.first_number = begin.first_offset, begin.first_number
@@ -259,7 +267,7 @@ class Segment:
     def _head_at(self, position: int) -> Head | None:
         """Read a head, which must be one of this segment and stand in its place."""
         head = records.decode_head(self._file.read(position, HEAD_BYTES))
-        if head is None or head.position != position or self._id not in (None, head.segment_id):
+        if head is None or head.position != position or self.id not in (None, head.segment_id):
             return None
         return head
 

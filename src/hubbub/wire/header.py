@@ -17,7 +17,7 @@ MAJOR: Final = 1
 MINOR: Final = 0
 VERSION: Final = MAJOR << 4 | MINOR
 
-# Kinds. 16-23 are reserved for time-triggered topics, 24-31 for services, 32-39 for gateways.
+# Kinds. 16-23 are of time-triggered topics, 24-31 reserved for services, 32-39 for gateways.
 DATA: Final = 1
 SEGMENT: Final = 2
 HEARTBEAT: Final = 3
@@ -30,11 +30,18 @@ WANT: Final = 9
 GRANT: Final = 10
 GOODBYE: Final = 11
 CHANGE: Final = 12
+INTEREST: Final = 16
+RESPONSE: Final = 17
+OFFER: Final = 18
+DIRECT: Final = 19
+CLOCK: Final = 20
+TIMED: Final = range(INTEREST, CLOCK + 1)
 
 KIND_NAMES: Final = {
     DATA: "DATA", SEGMENT: "SEGMENT", HEARTBEAT: "HEARTBEAT", STATUS: "STATUS", NAK: "NAK", SKIP:
     "SKIP", LOST: "LOST", HELLO: "HELLO", WANT: "WANT", GRANT: "GRANT", GOODBYE: "GOODBYE",
-    CHANGE: "CHANGE",
+    CHANGE: "CHANGE", INTEREST: "INTEREST", RESPONSE: "RESPONSE", OFFER: "OFFER", DIRECT: "DIRECT",
+    CLOCK: "CLOCK",
 }  # fmt: skip
 
 # Flags.

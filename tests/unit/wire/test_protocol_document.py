@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hubbub import limits
-from hubbub.wire import batch, control, header
+from hubbub.wire import batch, control, header, timed
 from hubbub.wire.control import (
     Change,
     Goodbye,
@@ -21,6 +21,7 @@ from hubbub.wire.control import (
     Topic,
     Want,
 )
+from hubbub.wire.timed import Direct, Interest, Offer, Wanted
 from tests.tables import read_table
 
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
@@ -65,6 +66,8 @@ def test_flags_and_streams_are_the_constants(title: str) -> None:
         ("HEARTBEAT", control._HEARTBEAT),
         ("tail", control._TAIL),
         ("LOST", control._LOST),
+        ("RESPONSE", timed._RESPONSE),
+        ("CLOCK", timed._CLOCK),
     ],
 )
 def test_sizes_of_fixed_bodies_are_those_of_the_structs(name: str, struct: Struct) -> None:
@@ -95,6 +98,10 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
         ("topic", Topic),
         ("replay of a grant", Replayed),
         ("GOODBYE", Goodbye),
+        ("INTEREST", Interest),
+        ("consumer of an interest", Wanted),
+        ("OFFER", Offer),
+        ("DIRECT", Direct),
     ],
 )
 def test_fields_of_typed_bodies_are_those_of_the_structs(
@@ -128,4 +135,6 @@ def test_figures_are_the_limits() -> None:
     heartbeat = header.HEADER_BYTES + control._HEARTBEAT.size
     heartbeat += len(header.STREAMS) * control._TAIL.size
     assert f"one HEARTBEAT of {heartbeat} bytes a second" in TEXT
+    assert f"at most {limits.WANTS_MAX} consumers" in TEXT
+    assert f"{limits.LEASE_MS_MIN // 1000} s or {limits.LEASE_PERIODS} times" in TEXT
     assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT

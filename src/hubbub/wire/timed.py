@@ -1,0 +1,219 @@
+"""The bodies of time-triggered frames: who wants what how often, and what was sampled for it.
+
+RESPONSE and CLOCK are frequent and fixed: structs. INTEREST, OFFER and DIRECT are rare: msgpack
+arrays, validated as they are decoded. Whatever is out of bounds decodes to None.
+
+Every body but CLOCK begins with an origin: the node and the port of the component that it comes
+from. Gateways pass it on as it is, so it need not be the sender in the header.
+"""
+
+from struct import Struct
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from hubbub.limits import (
+    DIRECT_BYTES_MAX,
+    LEASE_MS_MAX,
+    PERIOD_US_MAX,
+    PORTS_MAX,
+    SUBJECT_BYTES_MAX,
+    TIME_MAX,
+    WANTS_MAX,
+)
+from hubbub.wire.header import KEY_BYTES
+
+NODE_BYTES: Final = KEY_BYTES - 8
+
+# Ports. What is for the components of a vehicle is sent to the gateway; it alone uses port 1.
+GATEWAY_PORT: Final = 0
+INTERNAL_PORT: Final = 1
+COMPONENT_PORT: Final = 2
+
+# What an interest asks for.
+ALL: Final = 0  # Samples of every producer.
+ONE: Final = 1  # Of one producer, whichever the consumer chooses.
+OBSERVE: Final = 2  # A copy of what is sent anyway; it starts nothing.
+INTEREST_MODES: Final = (ALL, ONE, OBSERVE)
+
+# How a producer plans its ticks, as OFFER says it.
+SCHEDULES: Final = ("due", "strict", "harmonised")
+
+# Flags of a RESPONSE.
+SYNCHRONISED: Final = 1  # The clock that its tick is of is known to agree with others.
+
+U64 = Annotated[int, msgspec.Meta(ge=0)]
+U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
+U8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=PORTS_MAX)]
+Period = Annotated[int, msgspec.Meta(ge=0, le=PERIOD_US_MAX)]
+NodeId = Annotated[bytes, msgspec.Meta(min_length=NODE_BYTES, max_length=NODE_BYTES)]
+Subject = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX)]
+
+_RESPONSE: Final = Struct("!14sHIBBHQQQQI")
+_CLOCK: Final = Struct("!B20sBQQQI")
+RESPONSE_HEAD_BYTES: Final = _RESPONSE.size
+ORIGIN_BYTES: Final = NODE_BYTES + 2
+
+
+def make_origin(node: bytes, port: int) -> bytes:
+    """Join a node id and a port to what tables of components are keyed by."""
+    return node + port.to_bytes(2, "big")
+
+
+def split_origin(origin: bytes) -> tuple[bytes, int]:
+    """Return the node id and the port of an origin."""
+    return origin[:NODE_BYTES], int.from_bytes(origin[NODE_BYTES:], "big")
+
+
+class Wanted(msgspec.Struct, array_like=True, frozen=True):
+    """One consumer behind an interest: its port, how often it wants a sample, how it fared."""
+
+    port: Port
+    period_us: Period
+    served: U64 = 0
+    missed: U64 = 0
+
+
+class Interest(msgspec.Struct, array_like=True, frozen=True):
+    """Consumers of one node want samples of a type; without any of them it is withdrawn.
+
+    It holds for `lease_ms`. Of several the one of the highest version counts.
+    """
+
+    node: NodeId
+    port: Port
+    destination: Port
+    type: U32
+    hops: U8
+    version: U64
+    lease_ms: Annotated[int, msgspec.Meta(ge=0, le=LEASE_MS_MAX)]
+    mode: Annotated[int, msgspec.Meta(ge=0, le=OBSERVE)]
+    scope: U32
+    wants: Annotated[list[Wanted], msgspec.Meta(max_length=WANTS_MAX)]
+    subject: Subject = ""
+
+
+class Offer(msgspec.Struct, array_like=True, frozen=True):
+    """A producer says what it makes, how it plans, and what it has done so far."""
+
+    node: NodeId
+    port: Port
+    destination: Port
+    type: U32
+    hops: U8
+    version: U64
+    is_open: bool
+    subject: Subject
+    schedule: Annotated[int, msgspec.Meta(ge=0, le=len(SCHEDULES) - 1)]
+    tick_us: U64
+    granted_us: U64
+    millihertz: U64
+    interests: U32
+    sent: U64
+    skipped: U64
+    scope: U32 = 0
+
+
+class Direct(msgspec.Struct, array_like=True, frozen=True):
+    """A message from one component to one port of one node."""
+
+    node: NodeId
+    port: Port
+    destination: Port
+    target: NodeId
+    hops: U8
+    payload: Annotated[bytes, msgspec.Meta(max_length=DIRECT_BYTES_MAX)]
+
+
+class Response(NamedTuple):
+    """A sample: what was measured when, and for which tick.
+
+    `tick_ns` is nominal, on the slot clock of the producer; 0: it has none, as in the first version
+    of this protocol. `era` changes when that clock steps. `granted_us` is the shortest period that
+    the producer serves.
+    """
+
+    origin: bytes
+    destination: int
+    type: int
+    hops: int
+    flags: int
+    era: int
+    sequence: int
+    tick_ns: int
+    sampled_ns: int
+    granted_us: int
+    value: bytes
+
+
+def encode_response(response: Response) -> bytes:
+    """Make the body of a RESPONSE."""
+    *head, value = response
+    return _RESPONSE.pack(*head, len(value)) + value
+
+
+def decode_response(buffer: bytes, start: int, end: int) -> Response | None:
+    """Decode the body of a RESPONSE in `buffer[start:end]`; bytes behind the value are padding."""
+    if end - start < RESPONSE_HEAD_BYTES:
+        return None
+    *head, size = _RESPONSE.unpack_from(buffer, start)
+    begin = start + RESPONSE_HEAD_BYTES
+    if begin + size > end or head[9] > PERIOD_US_MAX:
+        return None
+    return Response._make((*head, buffer[begin : begin + size]))
+
+
+ASKS: Final = 0
+ANSWERS: Final = 1
+
+
+class ClockExchange(NamedTuple):
+    """One leg of a two-way exchange: asked at t1, heard at t2, answered at t3.
+
+    `t1_ns` is of the asking node's monotonic clock, the others of the answering node's slot clock.
+    `rank` says how good that is, from 0; a node of rank 255 follows another and is no reference.
+    """
+
+    form: int
+    target: bytes
+    rank: int
+    t1_ns: int
+    t2_ns: int
+    t3_ns: int
+    error_us: int
+
+
+def encode_clock(exchange: ClockExchange) -> bytes:
+    """Make the body of a CLOCK."""
+    return _CLOCK.pack(*exchange)
+
+
+def decode_clock(body: bytes) -> ClockExchange | None:
+    """Decode the body of a CLOCK."""
+    if len(body) < _CLOCK.size:
+        return None
+    exchange = ClockExchange._make(_CLOCK.unpack_from(body))
+    is_sound = exchange.form in (ASKS, ANSWERS) and exchange.t3_ns >= exchange.t2_ns
+    return exchange if is_sound and exchange.t3_ns < TIME_MAX >> 1 else None
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoders: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Interest, Offer, Direct)
+}
+TimedBody = TypeVar("TimedBody", Interest, Offer, Direct)
+
+
+def encode_timed(body: Interest | Offer | Direct) -> bytes:
+    """Make the body of an INTEREST, an OFFER or a DIRECT."""
+    return _encoder.encode(body)
+
+
+def decode_timed(kind: type[TimedBody], data: bytes) -> TimedBody | None:
+    """Decode such a body; None if it is not one."""
+    try:
+        body: TimedBody = _decoders[kind].decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError):
+        return None
+    return body

@@ -1,0 +1,20 @@
+"""One Spark for all tests: it takes seconds to start, and a fraction of one to work."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from hubbub.pipeline.session import start
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Start Spark for tiny data: one thread, one partition, the quick compiler only."""
+    session = start(
+        "local[1]",
+        settings={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"},
+        java_options=("-XX:TieredStopAtLevel=1",),
+    )
+    yield session
+    session.stop()
