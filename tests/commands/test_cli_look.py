@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from tests.integration.test_cli import TIMEOUT_S, Bus, finish, one_line
+from tests.commands.test_cli import TIMEOUT_S, Bus, finish, one_line
 
 COMMANDS = ["ls", "graph"]
 

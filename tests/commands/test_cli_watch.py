@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from tests.integration.test_cli import COMMAND, TIMEOUT_S, Bus, Process, finish, one_line
+from tests.commands.test_cli import COMMAND, TIMEOUT_S, Bus, Process, finish, one_line
 
 WATCHING = ["hz", "bw", "delay"]
 CAUTION = "hubbub: latencies compare two clocks: between hosts,"
