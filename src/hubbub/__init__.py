@@ -43,6 +43,7 @@ from hubbub.node import Node
 from hubbub.opening import open
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
+from hubbub.recorder import Recorder, RecorderStatistics
 from hubbub.runtime.logs import set_log
 from hubbub.schema import Schema
 from hubbub.statistics import ChannelStatistics, NodeStatistics
@@ -77,6 +78,8 @@ __all__ = [
     "Publisher",
     "PublisherMatched",
     "PublisherUnmatched",
+    "Recorder",
+    "RecorderStatistics",
     "RemotePeer",
     "RemotePublisher",
     "RemoteSubscriber",

@@ -273,23 +273,29 @@ class Node(Closing):
             inline=inline, no_local=no_local, copy=copy, type=type, on_event=on_event,
             channel=None if channel is None else self._named(channel), history=history,
         )  # fmt: skip
-        if on_event is not None:
+        self._open_subscription(subscription, [(each, context) for each in patterns])
+        return subscription
+
+    def _open_subscription(
+        self, subscription: Subscription, patterns: list[tuple[str, Any]]
+    ) -> None:
+        """Let a subscription hear its patterns, each with its context."""
+        if subscription.on_event is not None:
             where = None if subscription.channel is None else subscription.channel.name
             self._deafen[subscription] = self._listeners.add(
-                on_event, channel=where, owner=subscription,
+                subscription.on_event, channel=where, owner=subscription,
                 concerns=lambda match: self._is_published(match, subscription),
             )  # fmt: skip
         self._subscriptions[subscription] = []
         self._loop.subscriptions.add(subscription)
-        if callback is not None:
+        if subscription.has_callback:
             self._loop.callbacks.add(subscription)
         try:
-            for each in patterns:
-                subscription.add(each, context)
+            for pattern, context in patterns:
+                subscription.add(pattern, context)
         except BaseException:
             subscription.close()
             raise
-        return subscription
 
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
         self._refuse_closed()

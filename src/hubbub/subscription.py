@@ -241,6 +241,11 @@ class Subscription(Closing):
         return bool(self._waiters.waiting)
 
     @property
+    def has_callback(self) -> bool:
+        """Tell whether a callback gets every message."""
+        return self._callbacks is not None
+
+    @property
     def is_closed(self) -> bool:
         """Tell whether nothing more will come."""
         return self._closed_reason is not None

@@ -44,9 +44,10 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     ({"protocol"}, FOUNDATION | {"wire"}),
     ({"simulation"}, FOUNDATION | PURE),
     (SHELL, FOUNDATION | PURE),
+    ({""}, FOUNDATION | PURE | SHELL | API | {"recorder"}),  # It lists what is public.
     (API, FOUNDATION | PURE | SHELL),
     ({"store"}, FOUNDATION),
-    ({"recorder"}, FOUNDATION | API | {"store"} | {"protocol"}),
+    ({"recorder"}, FOUNDATION | API | {"store", "protocol", "runtime"}),
     ({"pipeline"}, FOUNDATION | API | {"store", "simulation"}),
     ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | HIGH | {"simulation"}),
 ]

@@ -87,6 +87,7 @@ class Journal:
         self._begin_bytes = 0
         self._created_ns = 0
         self._has_messages = False
+        self.refused: OSError | None = None  # Why the last commit failed.
         self._bytes = self._commits = self._segments = self._bad = self._refusals = 0
 
     # What is to be written.
@@ -129,9 +130,18 @@ class Journal:
             if self._group:
                 self._write_group()
         except OSError as error:
+            self.refused = error
             self._refused(error)
             return False
+        self.refused = None
         return True
+
+    def give_up(self) -> int:
+        """Throw the group away; return how many messages were in it."""
+        count = self._offset - self.acknowledged
+        self._group, self.group_bytes = [], 0
+        self._offset, self._number = self.acknowledged, self._synced_number
+        return count
 
     def close(self) -> bool:
         """Commit what is left and close the segment; False: the disk refused."""

@@ -1,0 +1,37 @@
+"""One recorder at a time: the lock of a store, held by a process and gone with it."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from hubbub.errors import StoreError
+
+
+class StoreLock:
+    """The right to record into a store; the kernel takes it back when the process dies."""
+
+    def __init__(self, store: Path) -> None:
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(store / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"{store} cannot be recorded into: {error}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._fd)
+            if not isinstance(error, BlockingIOError):
+                raise StoreError(f"{store} cannot be locked: {error}") from error
+            raise StoreError(
+                f"{store} is being recorded into by process {holder}: end it first,"
+                " or name another store"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let another one record; more than once does no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,315 @@
+"""`hubbub.Recorder`: a node that writes down what it hears, and loses nothing it acknowledged."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import time_ns
+from typing import Any
+
+from hubbub.closing import Closing
+from hubbub.errors import ConfigurationError, MissingExtra, StoreError
+from hubbub.limits import (
+    JOURNAL_SPLIT_BYTES,
+    JOURNAL_SPLIT_BYTES_MAX,
+    JOURNAL_SPLIT_BYTES_MIN,
+    JOURNAL_SPLIT_S,
+    RECORDER_QUEUE_BYTES,
+    RECORDER_QUEUE_BYTES_MIN,
+    SECOND,
+)
+from hubbub.node import Node
+from hubbub.opening import open as open_node
+from hubbub.recorder import quota, rows
+from hubbub.recorder.intake import Intake
+from hubbub.recorder.lock import StoreLock
+from hubbub.recorder.scribe import Scribe
+from hubbub.recorder.tap import Tap
+from hubbub.recorder.watch import Counted, Watch
+from hubbub.store.converting import Converter
+from hubbub.store.disk import Disk
+from hubbub.store.recovery import Recovered, recover
+from hubbub.store.writing import Journal
+from hubbub.subjects import check_pattern
+
+_log = logging.getLogger("hubbub.recorder")
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderStatistics:
+    """What a recorder did since it was opened.
+
+    `lost` is what there was no room for in the queue, and what a disk that refused to the end did
+    not take; each is in the recording as an event, with subject, source and sequences.
+    """
+
+    recorded: int
+    acknowledged: int
+    bytes: int
+    lost: int
+    commits: int
+    segments: int
+    bad_segments: int
+    refusals: int
+    queue_bytes: int
+    is_triggered: bool
+    refused: str
+    """Why the disk takes nothing just now; empty: it does."""
+    removed_files: int
+    removed_segments: int
+    removed_messages: int
+    """Of segments that the quota removed before they were converted."""
+    torn_bytes: int
+    error: str
+
+
+class Recorder(Closing):
+    """Record what flows over the bus into a store, until it is closed.
+
+        with hubbub.Recorder(node, ["/plant/..."], "recording") as recorder:
+            ...
+            recorder.flush()
+            print(recorder.acknowledged)
+
+    `node` is an open node, or options for `hubbub.open`, whose node then ends with the recorder.
+    Publishers never wait for the disk: `queue_bytes` of messages may wait for it here.
+
+    A segment of the journal is closed when it has `split_size` bytes, or after `split_time` seconds
+    if messages are in it; then a process of low priority turns it into Parquet files, unless
+    `convert` is False. With `quota` bytes the oldest data goes when the store is larger. With `pre`
+    seconds nothing is written until `trigger()` is called: then what came in the last `pre` seconds
+    is, and all that follows.
+    """
+
+    def __init__(
+        self,
+        node: Node | Mapping[str, Any] | None,
+        patterns: str | Iterable[str],
+        store: str | Path,
+        *,
+        queue_bytes: int = RECORDER_QUEUE_BYTES,
+        split_size: int = JOURNAL_SPLIT_BYTES,
+        split_time: float = JOURNAL_SPLIT_S,
+        quota: int | None = None,
+        pre: float = 0.0,
+        convert: bool = True,
+        disk: Disk | None = None,
+    ) -> None:
+        self.patterns = _check_patterns(patterns)
+        _check_options(queue_bytes, split_size, split_time, quota, pre)
+        self.store = Path(store)
+        self._quota_bytes = quota
+        self._removed = [0, 0, 0]
+        self._is_closed = False
+        self._segments_seen = 0
+        self._lock = StoreLock(self.store)
+        undo: list[Callable[[], object]] = [self._lock.release]
+        try:
+            self._recovered = self._recover(disk or Disk())
+            self._converter = self._start_converter() if convert else None
+            if self._converter is not None:
+                undo.append(self._converter.finish)
+            self._owns_node = not isinstance(node, Node)
+            self.node = node if isinstance(node, Node) else open_node(**(node or {}))
+            if self._owns_node:
+                undo.append(self.node.close)
+            self._intake = Intake(queue_bytes, int(pre * SECOND))
+            self._scribe = self._make_scribe(disk, split_size, split_time)
+            self._watch = Watch(self.node, self._intake, self._passing, self._look)
+            self._tap = Tap(self.node, self.patterns, self._intake)
+            self._tell_beginning()
+            self._scribe.start()
+            undo.append(self._scribe.finish)
+            self.node._open_subscription(
+                self._tap, [(pattern, at) for at, pattern in enumerate(self.patterns)]
+            )
+            self._watch.start()
+        except BaseException:
+            for step in reversed(undo):
+                step()
+            raise
+
+    def _recover(self, disk: Disk) -> Recovered:
+        try:
+            recovered = recover(self.store, time_ns(), disk)
+        except OSError as error:
+            raise StoreError(f"{self.store} cannot be recorded into: {error}") from error
+        for torn in recovered.torn:
+            _log.warning(
+                "segment %d ended in a write that never ended: %d bytes cut, none acknowledged",
+                *torn,
+            )
+        return recovered
+
+    def _start_converter(self) -> Converter:
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise MissingExtra(
+                "recording into Parquet files needs pyarrow: pip install 'hubbub[recorder]',"
+                " or give convert=False for the journal alone"
+            ) from None
+        return Converter(self.store)
+
+    def _make_scribe(self, disk: Disk | None, split_size: int, split_time: float) -> Scribe:
+        journal = Journal(
+            self.store,
+            self._recovered.start,
+            split_bytes=split_size,
+            split_ns=int(split_time * SECOND),
+            clock=time_ns,
+            disk=disk,
+            on_bad=lambda segment, error: self._scribe.bad_segment(segment, error),
+        )
+        return Scribe(self._intake, journal)
+
+    def _tell_beginning(self) -> None:
+        """Record that a recording begins, or goes on, and what was cut for that."""
+        start = self._recovered.start
+        told = {"patterns": self.patterns, "offset": start.offset, "segment": start.segment}
+        self._tell("RecorderStarted", **told)
+        for torn in self._recovered.torn:
+            self._tell("RecorderTorn", segment=torn.segment, bytes=torn.size_bytes)
+
+    def _tell(self, kind: str, **told: Any) -> None:
+        self._intake.put_row(rows.EVENTS, rows.own_event_row(time_ns(), kind, **told))
+
+    def _passing(self) -> Iterator[tuple[Counted, int]]:
+        """Count what was recorded of each node and link, and of the recorder itself."""
+        scribe = self._scribe
+        for (source, link), count in list(scribe.messages.items()):
+            yield (source, link, "messages"), count
+        for (source, link), count in list(scribe.payload_bytes.items()):
+            yield (source, link, "bytes"), count
+        for name, value in (
+            ("recorder_recorded", scribe.journal.statistics().messages),
+            ("recorder_bytes", scribe.journal.statistics().bytes),
+            ("recorder_commits", scribe.journal.statistics().commits),
+            ("recorder_lost", self._intake.lost.total),
+        ):
+            yield (None, None, name), value
+
+    def _look(self) -> None:
+        """Each second: let closed segments be converted, and keep to the quota."""
+        seen = self._scribe.journal.statistics().segments
+        if seen == self._segments_seen:
+            return
+        self._segments_seen = seen
+        if self._converter is not None:
+            self._converter.nudge()
+        if self._quota_bytes is not None:
+            self._keep_to(self._quota_bytes)
+
+    def _keep_to(self, quota_bytes: int) -> None:
+        removed = quota.enforce(self.store, quota_bytes)
+        if removed is None:
+            return
+        for place, count in enumerate(removed[:3]):
+            self._removed[place] += count
+        self._tell(
+            "QuotaReached",
+            quota_bytes=quota_bytes,
+            files=removed.files,
+            segments=removed.segments,
+            count=removed.messages,
+            bytes=removed.size_bytes,
+        )
+
+    @property
+    def acknowledged(self) -> int:
+        """Return up to which offset everything is on the disk for certain.
+
+        Offsets count the messages of a store, also over several recorders one after the other.
+        """
+        return self._scribe.journal.acknowledged
+
+    @property
+    def is_triggered(self) -> bool:
+        """Tell whether what comes is written; only `pre` makes it wait."""
+        return self._intake.is_triggered
+
+    def trigger(self) -> None:
+        """Write what the last `pre` seconds brought, and everything from now on."""
+        if not self._intake.is_triggered:
+            self._tell("RecorderTriggered")
+            self._intake.trigger()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything that has come is acknowledged; False: not within the timeout."""
+        return self._scribe.flush(timeout)
+
+    def close(self) -> None:
+        """Write what has come, sync it, and end; a second time does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._tap.close()
+        self._watch.finish()
+        self._tell("RecorderStopped")
+        self._scribe.finish()
+        if self._converter is not None:
+            self._converter.nudge()
+            self._converter.finish()
+        if self._owns_node:
+            self.node.close()
+        self._lock.release()
+
+    def statistics(self) -> RecorderStatistics:
+        """Return what this recorder did."""
+        scribe, journal = self._scribe, self._scribe.journal.statistics()
+        files, segments, messages = self._removed
+        return RecorderStatistics(
+            recorded=journal.messages,
+            acknowledged=journal.acknowledged,
+            bytes=journal.bytes,
+            lost=self._intake.lost.total + scribe.unwritten,
+            commits=journal.commits,
+            segments=journal.segments,
+            bad_segments=journal.bad_segments,
+            refusals=journal.refusals,
+            queue_bytes=self._intake.bytes,
+            is_triggered=self._intake.is_triggered,
+            refused=str(scribe.refused or ""),
+            removed_files=files,
+            removed_segments=segments,
+            removed_messages=messages,
+            torn_bytes=sum(torn.size_bytes for torn in self._recovered.torn),
+            error=repr(scribe.error) if scribe.error else "",
+        )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self.acknowledged} acknowledged"
+        return f"<Recorder of {', '.join(self.patterns)} into {self.store}, {state}>"
+
+
+def _check_patterns(patterns: str | Iterable[str]) -> tuple[str, ...]:
+    found = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    if not found:
+        raise ConfigurationError("patterns=(): name at least one pattern, such as /...")
+    for pattern in found:
+        check_pattern(pattern)
+    return found
+
+
+def _check_options(
+    queue_bytes: int, split_size: int, split_time: float, quota: int | None, pre: float
+) -> None:
+    """Refuse options that cannot work, saying what can."""
+    if queue_bytes < RECORDER_QUEUE_BYTES_MIN:
+        raise ConfigurationError(
+            f"queue_bytes={queue_bytes}: at least {RECORDER_QUEUE_BYTES_MIN} may wait for the disk"
+        )
+    if not JOURNAL_SPLIT_BYTES_MIN <= split_size <= JOURNAL_SPLIT_BYTES_MAX:
+        raise ConfigurationError(
+            f"split_size={split_size}: give bytes between {JOURNAL_SPLIT_BYTES_MIN} and"
+            f" {JOURNAL_SPLIT_BYTES_MAX}"
+        )
+    if split_time <= 0:
+        raise ConfigurationError(f"split_time={split_time}: give seconds, more than 0")
+    if pre < 0:
+        raise ConfigurationError(f"pre={pre}: give seconds, 0 to write everything at once")
+    if quota is not None and quota < 2 * split_size:
+        raise ConfigurationError(
+            f"quota={quota}: give at least two segments, {2 * split_size} bytes, or a smaller"
+            " split_size"
+        )

@@ -1,0 +1,143 @@
+"""Looks each second at what the bus does besides messages, and records what has changed.
+
+Events come as they happen. Who publishes and wants what, and the counters, are looked at: a row is
+made where something differs from the last look, so a quiet bus costs nothing.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from time import time_ns
+
+from hubbub.awareness import RemotePeer
+from hubbub.errors import HubbubError
+from hubbub.events import Event
+from hubbub.limits import RECORDER_LOOK_S, RECORDER_LOOK_SHARE
+from hubbub.message import Source
+from hubbub.node import Node
+from hubbub.recorder import rows
+from hubbub.recorder.intake import Intake
+from hubbub.recorder.rows import Announced, Values
+from hubbub.statistics import ChannelStatistics
+
+_log = logging.getLogger("hubbub.recorder")
+
+Counted = tuple[Source | None, str | None, str]  # About whom, by which link, what.
+
+
+class Watch:
+    """The rows of a recording that are no messages."""
+
+    def __init__(
+        self,
+        node: Node,
+        intake: Intake,
+        passing: Callable[[], Iterator[tuple[Counted, int]]],
+        on_look: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._intake = intake
+        self._passing = passing
+        self._on_look = on_look
+        self._announced: dict[Announced, Values] = {}
+        self._counted: dict[Counted, int] = {}
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hubbub-watch", daemon=True)
+        self._deafen: Callable[[], None] = _nothing
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._deafen = self._node.on_event(self._note)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Look a last time, and end."""
+        self._deafen()
+        self._is_ending.set()
+        self._thread.join()
+
+    def _note(self, event: Event) -> None:
+        for row in rows.event_rows(event, time_ns()):
+            self._intake.put_row(rows.EVENTS, row)
+
+    def _run(self) -> None:
+        is_ending = False
+        while not is_ending:
+            begin = time.monotonic()
+            try:
+                self._look()
+            except HubbubError as error:
+                _log.info("nothing to see: %s", error)  # The node was closed before us.
+            except Exception:
+                _log.exception("a look at the bus failed")
+            took = time.monotonic() - begin
+            is_ending = self._is_ending.is_set()
+            if not is_ending:
+                self._is_ending.wait(max(RECORDER_LOOK_S - took, took * RECORDER_LOOK_SHARE))
+
+    def _look(self) -> None:
+        """Record what has changed; a ring holds no states, which are told whole once it is."""
+        self._on_look()
+        if not self._intake.is_triggered:
+            return
+        now = time_ns()
+        peers = self._node.peers()
+        announced = rows.announcements_of(peers) | rows.announcements_of_node(self._node)
+        for row in rows.announcement_rows(self._announced, announced, now):
+            self._intake.put_row(rows.ANNOUNCEMENTS, row)
+        self._announced = announced
+        for counted, value in self._count(peers):
+            if value > self._counted.get(counted, 0):
+                self._counted[counted] = value
+                self._intake.put_row(rows.COUNTERS, rows.counter_row(now, *counted, value))
+
+    def _count(self, peers: tuple[RemotePeer, ...]) -> Iterator[tuple[Counted, int]]:
+        statistics = self._node.statistics()
+        yield from self._passing()
+        totals: dict[str, int] = {}
+        for channel in statistics.channels:
+            for name, value in _totals_of(channel):
+                totals[name] = totals.get(name, 0) + value
+        for name, value in totals.items():
+            yield (None, None, name), value
+        by_id = {peer.node.id.hex(): peer for peer in peers}
+        by_name = {str(peer.node): peer for peer in peers}
+        for channel in statistics.channels:
+            yield from _of_peers(channel, by_id, by_name)
+
+
+def _totals_of(channel: ChannelStatistics) -> Iterator[tuple[str, int]]:
+    yield "messages_sent", channel.messages_sent
+    yield "messages_handed_out", channel.messages_handed_out
+    yield "frames_sent", channel.frames_sent
+    yield "repairs_sent", channel.repairs_sent
+    yield "naks_sent", channel.naks_sent
+    yield "naks_received", channel.naks_received
+    yield "gaps", channel.gaps
+    yield "messages_lost", channel.messages_lost
+    yield "starvations", channel.starvations
+    yield from ((f"dropped_{reason}", count) for reason, count in channel.drops.items())
+
+
+def _of_peers(
+    channel: ChannelStatistics, by_id: dict[str, RemotePeer], by_name: dict[str, RemotePeer]
+) -> Iterator[tuple[Counted, int]]:
+    """Count of each peer what had to be repaired, and what its topics lost."""
+    for one in channel.peers:
+        peer = by_id.get(one.id)
+        if peer is not None:
+            yield (peer.node, one.link, "repaired"), one.repaired_frames
+    sums: dict[tuple[str, str], int] = {}
+    for topic in channel.topics:
+        for name in ("lost", "late", "duplicates"):
+            key = (topic.source, name)
+            sums[key] = sums.get(key, 0) + getattr(topic, name)
+    for (source, name), value in sums.items():
+        peer = by_name.get(source)
+        if peer is not None:
+            yield (peer.node, peer.link, name), value
+
+
+def _nothing() -> None:
+    pass
