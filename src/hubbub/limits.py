@@ -14,6 +14,7 @@ SECOND: Final = 1_000_000_000
 SUBJECT_BYTES_MAX: Final = 1024
 SUBJECT_LEVELS_MAX: Final = 64
 NODE_NAME_BYTES_MAX: Final = 255
+RELEASE_BYTES_MAX: Final = 64
 
 # Frames.
 # A declaration of the longest subject and type name must fit; IPv6 promises an MTU of 1280.

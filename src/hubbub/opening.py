@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Callable, Iterable
+from functools import cache
 from random import SystemRandom
 from typing import Any
 
@@ -12,6 +13,7 @@ from hubbub.events import Event
 from hubbub.limits import (
     DELIVERY_THREADS_MAX,
     NODE_NAME_BYTES_MAX,
+    RELEASE_BYTES_MAX,
     SPIN_US,
     SPIN_US_MAX,
     SWITCH_INTERVAL_MS,
@@ -141,7 +143,19 @@ def _identity(name: str | None, domain: str, node_id: bytes | str | None) -> Ide
                 f"{what}={value!r} must be 1 to {NODE_NAME_BYTES_MAX} bytes of printable text"
             )
     random = SystemRandom()
-    return Identity(name, _node_id(node_id, random), random.getrandbits(64), host, pid, domain)
+    incarnation = random.getrandbits(64)
+    return Identity(name, _node_id(node_id, random), incarnation, host, pid, domain, _release())
+
+
+@cache
+def _release() -> str:
+    """Return the version of Hubbub; empty if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms that an import would cost.
+
+    try:
+        return version("hubbub")[:RELEASE_BYTES_MAX]
+    except PackageNotFoundError:
+        return ""
 
 
 def _node_id(node_id: bytes | str | None, random: SystemRandom) -> bytes:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hubbub.limits import MS
+from hubbub.limits import MS, SECOND
 from hubbub.links.depot import DepotStatistics
 from hubbub.links.pipes import PipeStatistics
 from hubbub.links.statistics import LinkStatistics
@@ -50,6 +50,9 @@ class PeerStatistics:
     address: str
     link: str
     """How what is for this peer alone goes: `local` or `multicast` (and its unicast)."""
+    version: str
+    """Of Hubbub; empty: it has not said, or is older than this."""
+    uptime_s: float
     is_present: bool
     heard_ms_ago: float
     missing_frames: int
@@ -156,6 +159,8 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         index=known_index(peer.index),
         address=peer.place,
         link=peer.link,
+        version=peer.release,
+        uptime_s=max(core.endpoint.now - peer.opened_ns, 0) / SECOND,
         is_present=peer.is_present,
         heard_ms_ago=max(core.endpoint.now - peer.heard_ns, 0) / MS,
         missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -229,10 +230,13 @@ def test_ps_shows_the_nodes_that_are_there(bus: Bus) -> None:
         assert node["link"] in ("local", "multicast")
         assert len(node["id"]) == 24 and node["name"] and node["host"] and node["address"]
         assert node["heard_ms_ago"] >= 0
+        assert node["version"] == version("hubbub") and 0 <= node["uptime_s"] < TIMEOUT_S
     titles, *rows = shown.stdout.decode().splitlines()
     assert (shown.returncode, shown.stderr) == (0, b"")
-    assert titles.split()[:7] == ["name", "id", "host", "pid", "index", "link", "address"]
-    assert len({int(row.split()[4]) for row in rows}) == 2
+    assert titles.split() == [
+        *("name", "id", "host", "pid", "version", "uptime", "index", "link", "address", "heard")
+    ]
+    assert len({int(row.split()[7]) for row in rows}) == 2, "an uptime is two words: 3 s"
     assert sorted(row.split()[1] for row in rows) == sorted(node["id"][:6] for node in nodes)
 
 

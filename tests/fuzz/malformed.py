@@ -283,6 +283,8 @@ class Attacker:
                     for subject in self.random.choices(SUBJECTS, k=self.random.choice([0, 1, 5]))
                 ],
                 index=self.random.choice([-(2**40), -2, -1, 0, 5, 63, 64, 2**16, 2**40]),
+                release=self.random.choice(["", "0.1.0", "\x1b[31m", "9" * 2000]),
+                uptime_s=self._edge(32),
             )
         )
 

@@ -102,7 +102,7 @@ _HELLO = Hello(
     "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/...", "3 0 /x/..."], 1 << 20,
     [1, 2**31], False, version=9,
     publications=[Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
-    index=6,
+    index=6, release="0.1.0", uptime_s=3600,
 )  # fmt: skip
 _CHANGE = Change(9, [
     Step(PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0),

@@ -28,6 +28,8 @@ _COLUMNS = (
     Column("id", is_number=False),
     Column("host", is_number=False),
     Column("pid"),
+    Column("version", is_number=False),
+    Column("uptime"),
     Column("index"),
     Column("link", is_number=False),
     Column("address", is_number=False),
@@ -104,11 +106,25 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
         peer.id[:_ID_DIGITS],
         peer.host,
         str(peer.pid),
+        peer.version or UNKNOWN,
+        _duration(peer.uptime_s),
         UNKNOWN if peer.index is None else str(peer.index),
         peer.link,
         peer.address,
         f"{peer.heard_ms_ago:,.0f} ms ago",
     )
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration with its two largest units."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _fields(channel: str, peer: PeerStatistics) -> dict[str, Any]:
@@ -117,6 +133,8 @@ def _fields(channel: str, peer: PeerStatistics) -> dict[str, Any]:
         "id": peer.id,
         "host": peer.host,
         "pid": peer.pid,
+        "version": peer.version or None,
+        "uptime_s": round(peer.uptime_s, 1),
         "index": peer.index,
         "link": peer.link,
         "address": peer.address,

@@ -13,6 +13,7 @@ from hubbub.limits import (
     GOODBYE_INTERVAL,
     GOODBYE_REPEATS,
     MS,
+    SECOND,
     SEQUENCE_MAX,
     STATUS_INTERVAL,
     US,
@@ -116,6 +117,7 @@ class Core:
             self.express, self._changed, self._take_index,
         )  # fmt: skip
         self.due_ns = now  # When `advance` has something to do, at the latest.
+        self._opened_ns = now
         self._foreign: set[Address] = set()
         self.is_closing = False
         self.is_closed = False
@@ -629,6 +631,7 @@ class Core:
         return Hello(
             identity.name, identity.host, identity.pid, identity.domain, self.interest.version,
             0, 1, [], self.incoming.offered_bytes(), [], False, index=self.register.index,
+            release=identity.release, uptime_s=(self.endpoint.now - self._opened_ns) // SECOND,
         )  # fmt: skip
 
     def _changed(self, now: int) -> None:

@@ -120,7 +120,7 @@ class Discovery:
         # The first part tells whom it knows.
         if not hello.is_reply and not hello.part and crc32(own_key) not in hello.known:
             self._plan_reply(now, peer)
-        peer.introduce(hello)
+        peer.introduce(now, hello)
         declared = peer.declared
         if hello.version <= declared.version and peer.is_known:
             return None
@@ -220,6 +220,8 @@ class Discovery:
                     version=self.state.version,
                     publications=publications,
                     index=base.index,
+                    release=base.release,
+                    uptime_s=base.uptime_s,
                 )
             )
             for part, (patterns, publications) in enumerate(parts)

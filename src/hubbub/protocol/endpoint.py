@@ -29,6 +29,7 @@ class Identity:
     host: str
     pid: int
     domain: str
+    release: str = ""  # The version of Hubbub.
 
     @property
     def source(self) -> Source:

@@ -5,7 +5,7 @@ A peer is (node id, incarnation): a restart is another peer. One that is not hea
 window: a partition shorter than that costs nothing. A goodbye ends both at once.
 """
 
-from hubbub.limits import WANT_INTERVAL
+from hubbub.limits import SECOND, WANT_INTERVAL
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes, place_of
 from hubbub.protocol.declared import Declared
@@ -47,6 +47,8 @@ class Peer:
         self.source = Source("", identifier, incarnation)
         self.host = ""
         self.pid = 0
+        self.release = ""
+        self.opened_ns = now  # By our clock.
         self.index = NO_INDEX  # In the register (protocol/register.py), as it last said.
         self.address = address
         self.pipe: Pipes | None = None
@@ -129,12 +131,14 @@ class Peer:
         self.early.clear()
         self.early_bytes = 0
 
-    def introduce(self, hello: Hello) -> None:
-        """Take name and place from a HELLO."""
+    def introduce(self, now: int, hello: Hello) -> None:
+        """Take name, place and age from a HELLO."""
         self.source = Source(hello.name, self.source.id, self.source.incarnation)
         self.host = hello.host
         self.pid = hello.pid
         self.window_bytes = hello.window_bytes
+        self.release = hello.release
+        self.opened_ns = now - hello.uptime_s * SECOND
 
     def hear_of(self, version: int, now: int) -> None:
         """Hear that its declared state has this version; ask for it if it does not come by itself.

@@ -17,6 +17,7 @@ from hubbub.limits import (
     NAK_BITMAP_BITS_MAX,
     NAK_RANGES_MAX,
     NODE_NAME_BYTES_MAX,
+    RELEASE_BYTES_MAX,
     SEQUENCE_MAX,
     SUBJECT_BYTES_MAX,
 )
@@ -31,6 +32,9 @@ Index = Annotated[int, msgspec.Meta(ge=NO_INDEX, le=INDEX_MAX)]
 # What nodes call themselves is shown to people: no control characters, no end of line.
 Name = Annotated[
     str, msgspec.Meta(max_length=NODE_NAME_BYTES_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")
+]
+Release = Annotated[
+    str, msgspec.Meta(max_length=RELEASE_BYTES_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")
 ]
 # A pattern, or a request for history: two numbers of at most ten digits, blanks, and a pattern.
 Pattern = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX + 22)]
@@ -255,7 +259,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     """Who I am, what I want and what I publish; long lists come in parts.
 
     `version` is that of the whole declared state, `interest_version` the one at which what I want
-    changed last: grants answer that.
+    changed last: grants answer that. `release` is the version of Hubbub, for people.
     """
 
     name: Name
@@ -272,6 +276,8 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     version: U64 = 0
     publications: list[Publication] = []
     index: Index = NO_INDEX
+    release: Release = ""
+    uptime_s: U32 = 0
 
 
 # What one step of a declared state is; a step of another kind only counts.
