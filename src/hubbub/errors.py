@@ -8,6 +8,7 @@
     |-- Backpressure          the receivers did not take the message within `send_timeout`
     |-- LinkError             the operating system refused an interface, a group or a socket
     |-- StoreError            a recording cannot be opened, read or written
+    |   `-- DataLoss          rows of it that were asked for are not there any more
     `-- MissingExtra          a command needs a package that is not installed
 
 What a peer sends never raises: it is counted by reason (`drops` in `statistics()`). Our own
@@ -46,6 +47,10 @@ class LinkError(HubbubError, OSError):
 
 class StoreError(HubbubError):
     """A recording cannot be opened, read or written."""
+
+
+class DataLoss(StoreError):
+    """Rows that were asked for are not in the store; the text names them."""
 
 
 class MissingExtra(HubbubError, ImportError):

@@ -253,6 +253,16 @@ CONVERT_RETRY_S: Final = 1.0  # and so long after one that the disk refused.
 CONVERTER_NICENESS: Final = 10
 CONVERTER_GRACE_S: Final = 10.0  # So long may a converter take to finish when it is told to.
 
+# The data source of Spark. A task reads so many rows, so many at a time.
+SOURCE_PARTITION_ROWS: Final = 500_000
+SOURCE_BATCH_ROWS: Final = 65_536
+SOURCE_BATCH_BYTES: Final = 32 << 20
+SOURCE_HINT_BYTES: Final = 1 << 20  # A segment need not be read from its beginning.
+SOURCE_LOOKS_MAX: Final = 100  # For a file that was there when it was listed.
+SOURCE_PATIENCE_S: Final = 5.0  # For rows that another host has seen already.
+SINK_MEMORY_BYTES: Final = 64 << 20  # Of the rows of a task; the rest is in a file.
+SINK_TIMEOUT_S: Final = 30.0
+
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
 assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX

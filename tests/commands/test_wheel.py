@@ -66,6 +66,7 @@ def test_wheel_holds_the_package_and_says_that_it_is_typed(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "hubbub/py.typed" in names
     assert "hubbub/__init__.py" in names and "hubbub/cli/main.py" in names
+    assert "pyspark_hubbub/__init__.py" in names  # By this name Spark finds the data source.
     assert [name for name in names if name.startswith(("tests/", "benchmarks/"))] == []
 
 

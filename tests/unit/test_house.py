@@ -49,6 +49,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     ({"store"}, FOUNDATION),
     ({"recorder"}, FOUNDATION | API | {"store", "protocol", "runtime"}),
     ({"pipeline"}, FOUNDATION | API | {"store", "simulation"}),
+    ({"pyspark_hubbub"}, {"pipeline"}),
     ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | HIGH | {"simulation"}),
 ]
 
@@ -79,7 +80,7 @@ class File(NamedTuple):
 
     @property
     def room(self) -> str:
-        return room_of(self.module)
+        return room_of(self.module) if self.module.startswith("hubbub") else self.module
 
     @property
     def tree(self) -> ast.Module:
