@@ -5,12 +5,15 @@ there are with an index a message, payloads as one buffer with its offsets. A me
 object of its own beside its payload.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from struct import unpack
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from hubbub.limits import ROW_GROUP_BYTES
 from hubbub.store.records import PackedRun, Row, Topic
 from hubbub.store.schema import MESSAGES, TABLES
 
@@ -150,6 +153,24 @@ def _payloads(runs: list[PackedRun], rows: int) -> dict[str, Any]:
 def _join(pieces: Iterable[bytes], kind: str) -> Any:
     """Make one array of numbers of many pieces."""
     return np.frombuffer(b"".join(pieces), kind).astype(kind.replace("<", "="), copy=False)
+
+
+def cut_run(run: PackedRun) -> Iterator[PackedRun]:
+    """Cut a run of large messages, so that a row group stays within its bound."""
+    if len(run.payloads) <= ROW_GROUP_BYTES:
+        yield run
+        return
+    edges = list(accumulate(unpack(f"<{run.size}I", run.lengths), initial=0))
+    start = 0
+    for at in range(1, run.size + 1):
+        if at == run.size or edges[at + 1] - edges[start] > ROW_GROUP_BYTES:
+            yield run._replace(
+                offset=run.offset + start, first=run.first + start, size=at - start,
+                lengths=run.lengths[4 * start : 4 * at],
+                published_ns=run.published_ns[8 * start : 8 * at],
+                payloads=run.payloads[edges[start] : edges[at]],
+            )  # fmt: skip
+            start = at
 
 
 def row_table(name: str, recorder: str, rows: list[Row]) -> pa.Table:

@@ -7,17 +7,14 @@ be read. What is missing is an event like any other, so that it is never taken f
 bus; its number is beyond all that a recorder gives.
 """
 
-from collections.abc import Iterator
-from itertools import accumulate
 from json import dumps
 from pathlib import Path
-from struct import unpack
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from hubbub.limits import DAMAGES_PER_SEGMENT_MAX, ROW_GROUP_BYTES, ROW_GROUP_ROWS
-from hubbub.store.columns import MessageColumns, row_table
+from hubbub.store.columns import MessageColumns, cut_run, row_table
 from hubbub.store.journal import Segment, journal_folder, open_segment
 from hubbub.store.layout import (
     HOUR_NS,
@@ -170,7 +167,7 @@ def _fill(outputs: dict[str, _Output], segment: Segment) -> int:
     for entry in segment.packed():
         if isinstance(entry, PackedRun):
             last_ns = entry.received_ns
-            for run in _bound(entry):
+            for run in cut_run(entry):
                 messages.place(last_ns, run.offset, run.end_offset - 1)
                 messages.columns.add(run)
         elif (output := outputs.get(entry.table)) is not None and entry.table != MESSAGES:
@@ -179,24 +176,6 @@ def _fill(outputs: dict[str, _Output], segment: Segment) -> int:
             output.place(last_ns, entry.number, entry.number)
             output.columns.add(entry)
     return last_ns
-
-
-def _bound(run: PackedRun) -> Iterator[PackedRun]:
-    """Cut a run of large messages, so that a row group stays within its bound."""
-    if len(run.payloads) <= ROW_GROUP_BYTES:
-        yield run
-        return
-    edges = list(accumulate(unpack(f"<{run.size}I", run.lengths), initial=0))
-    start = 0
-    for at in range(1, run.size + 1):
-        if at == run.size or edges[at + 1] - edges[start] > ROW_GROUP_BYTES:
-            yield run._replace(
-                offset=run.offset + start, first=run.first + start, size=at - start,
-                lengths=run.lengths[4 * start : 4 * at],
-                published_ns=run.published_ns[8 * start : 8 * at],
-                payloads=run.payloads[edges[start] : edges[at]],
-            )  # fmt: skip
-            start = at
 
 
 def _report_damage(events: _Output, segment: Segment, time_ns: int) -> None:

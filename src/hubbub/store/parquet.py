@@ -28,6 +28,7 @@ def _options(schema: pa.Schema) -> dict[str, Any]:
         "compression": "zstd",
         "compression_level": _ZSTD_LEVEL,
         "store_schema": False,
+        "write_page_checksum": True,
         "use_dictionary": [name for name in names if name not in growing],
         "column_encoding": dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
         "write_statistics": names,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hubbub.limits import DAMAGE_NUMBER, ROW_GROUP_BYTES, SECOND
-from hubbub.store import convert
+from hubbub.store import columns, convert
 from hubbub.store.convert import DAMAGED, convert_segment, damaged_folder
 from hubbub.store.journal import Row, Run, Topic, segments
 from hubbub.store.layout import HOUR_NS, data_files, hour_of, parse_name
@@ -190,6 +190,7 @@ def test_row_group_is_bounded_in_bytes_and_rows(
 ) -> None:
     monkeypatch.setattr(convert, "ROW_GROUP_ROWS", 4)
     monkeypatch.setattr(convert, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(columns, "ROW_GROUP_BYTES", 1000)
     runs = [run(0, 3), run(3, 3), run(6, 3), run(9, 7, size=400)]
     convert_segment(tmp_path, write_segment(tmp_path, runs))
     (file,) = data_files(tmp_path, "messages")
