@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hubbub.cli import bench, doctor, graph, info, ls, ps, pub, simulate, sub, watch
+from hubbub.cli import bench, doctor, graph, info, ls, ps, pub, rec, simulate, sub, watch
 from hubbub.cli.terminal import note
 from hubbub.errors import HubbubError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
+app.command("rec")(rec.rec)
 app.command("hz")(watch.hz)
 app.command("bw")(watch.bw)
 app.command("delay")(watch.delay)

@@ -26,6 +26,7 @@ class Converter:
             [sys.executable, "-m", "hubbub.store.converter", str(self._store)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            process_group=0,  # Ctrl-C is for the recorder, also while this still starts.
         )
         assert process.stdin is not None
         os.set_blocking(process.stdin.fileno(), False)
