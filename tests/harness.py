@@ -13,6 +13,7 @@ from hubbub.events import Event
 from hubbub.limits import MS, US
 from hubbub.protocol.burst import Address
 from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import Handover
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
@@ -85,8 +86,13 @@ class Node:
                     Got(delivery.topic.subject, delivery.first + place, payload, source, now)
                 )
         self.core.deliveries.clear()
-        self.events += self.core.events
+        reported = list(self.core.events)
         self.core.events.clear()
+        for event in reported:
+            if isinstance(event, Handover):
+                event.run()
+            else:
+                self.events.append(event)
 
     def payloads(self, subject: str) -> list[bytes]:
         return [got.payload for got in self.received if got.subject == subject]
@@ -174,6 +180,8 @@ class Lan:
             for start in range(0, len(data), step):
                 self._send(Datagram(self.now, node, burst.destination, data[start : start + step]))
         node.drain(self.now)
+        if node.is_running and node.core.timed.out:
+            self.pump(node)  # Samples that were made meanwhile.
 
     def _send(self, datagram: Datagram) -> None:
         assert len(datagram.data) <= self.options.get("frame_bytes_max", 1400)

@@ -252,6 +252,97 @@ class LinkUp(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineMissed(Event):
+    """Slots of a consumer stayed empty: no sample of a producer came for them in time.
+
+    `slots` is how many since the last such event. `is_lost` says that the producer was silent for
+    so long, or has left, that it is not waited for any more.
+    """
+
+    producer: Source
+    port: int
+    subject: str
+    period_ms: float
+    slots: int
+    is_lost: bool
+
+    def __str__(self) -> str:
+        who = f"{self.producer} port {self.port}"
+        end = ", which is gone" if self.is_lost else ""
+        what = f"{self.slots} slots of {self.period_ms:g} ms of {self.subject}"
+        return f"deadline missed: {what} from {who}{end} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodGranted(Event):
+    """A producer serves a consumer no faster than this, though it asked for more."""
+
+    producer: Source
+    port: int
+    subject: str
+    asked_ms: float
+    granted_ms: float
+
+    def __str__(self) -> str:
+        who = f"{self.producer} port {self.port}"
+        what = f"{self.subject} each {self.granted_ms:g} ms instead of {self.asked_ms:g} ms"
+        return f"period granted: {who} makes {what} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class InterestRefused(Event):
+    """A producer cannot serve interests as they are; at most one event a second.
+
+    `reason` is `floor` (the period is shorter than it may be, and a longer one is granted) or
+    `full` (there are too many interests).
+    """
+
+    subject: str
+    refused: int
+    asked_ms: float
+    granted_ms: float
+    reason: str
+
+    def __str__(self) -> str:
+        how = f"{self.refused} times, last for {self.asked_ms:g} ms"
+        what = f"{self.subject} each {self.granted_ms:g} ms at best"
+        return f"interest refused: {how}, {self.reason}: {what} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class TicksSkipped(Event):
+    """A producer did not get round to some ticks: sampling took too long, or we did not run."""
+
+    subject: str
+    skipped: int
+
+    def __str__(self) -> str:
+        return f"ticks skipped: {self.skipped} of {self.subject} on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFailed(Event):
+    """The function that makes the samples of a producer raised, or made what cannot be sent."""
+
+    subject: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        return f"sample failed: {self.subject}: {self.error!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped(Event):
+    """The clock that ticks are on was set; slots are counted anew."""
+
+    by_ms: float
+    era: int
+
+    def __str__(self) -> str:
+        return f"clock stepped: by {self.by_ms:g} ms, era {self.era} begins on {self.channel}"
+
+
+@dataclass(frozen=True, slots=True)
 class Closed(Event):
     """This channel is closed: the last event of it."""
 

@@ -6,12 +6,14 @@ from random import Random
 from hubbub.limits import (
     DEPARTED_MAX,
     HELD_BYTES_MAX,
+    INTERESTS_MAX,
     LOST_RUNS_MAX,
     MISSING_FRAMES_MAX,
     MS,
     NODE_NAME_BYTES_MAX,
     PATTERNS_MAX,
     PEERS_MAX,
+    PRODUCERS_HEARD_MAX,
     PUBLICATIONS_MAX,
     REASSEMBLIES_PER_PEER_MAX,
     TOPICS_MAX,
@@ -20,8 +22,11 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.incoming import EARLY_HEADER_BYTES
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.timetrigger.consumer import Consumer
+from hubbub.protocol.timetrigger.producer import Producer, ProducerOptions
 from hubbub.subjects import is_subject
 from hubbub.wire.header import GOODBYE, STREAMS
+from hubbub.wire.timed import ALL, OBSERVE, ONE
 from tests.fuzz.malformed import Target
 from tests.harness import Datagram, Lan, Node, lose_share
 
@@ -59,8 +64,18 @@ def open_victim(seed: int, reassembly_bytes: int = REASSEMBLY_BYTES) -> tuple[La
     lan = Lan(3, reassembly_bytes=reassembly_bytes, cache_bytes=20_000, seed=seed)
     for node in lan.nodes:
         node.core.subscribe(lan.now, "/a/..." if node is lan.nodes[0] else "/...")
+        beat(lan, node)
     converse(lan, Random(seed))
     return lan, lan.nodes[0]
+
+
+def beat(lan: Lan, node: Node) -> None:
+    """Let a node make a type that the others want, and want what they make."""
+    gateway = node.core.timed
+    gateway.produce(lan.now, 1, "/vehicle/speed", ProducerOptions(), lambda due: None)
+    for type, mode in ((1, ALL), (2, ONE), (0, OBSERVE)):
+        consumer = Consumer(0, type, "/x", gateway.clock, period_us=1000 * type, mode=mode)
+        gateway.consume(lan.now, consumer, lambda sample: None)
 
 
 @cache
@@ -114,7 +129,23 @@ def faults(core: Core) -> list[str]:
     names = [name for name, is_broken in found.items() if is_broken]
     for peer in core.peers.values():
         names += _peer_faults(peer)
-    return names
+    return names + _timed_faults(core)
+
+
+def _timed_faults(core: Core) -> list[str]:
+    gateway, found = core.timed, {}
+    found["offers"] = len(gateway._offers) > PRODUCERS_HEARD_MAX
+    found["seen"] = len(gateway._seen._seen) > PRODUCERS_HEARD_MAX
+    found["agenda"] = len(gateway._agenda._heap) > 1000
+    for component in gateway.components.values():
+        if isinstance(component, Producer):
+            interests = component.interests
+            found["leases"] = len(interests.leases) > INTERESTS_MAX
+            found["ended"] = len(interests._ended) > INTERESTS_MAX
+            found["counts"] = min(interests.periods.values(), default=1) < 1
+        else:
+            found["streams"] = len(component.streams) > PRODUCERS_HEARD_MAX
+    return [name for name, is_broken in found.items() if is_broken]
 
 
 def _peer_faults(peer: Peer) -> list[str]:

@@ -21,7 +21,7 @@ from hubbub.limits import (
     WINDOW_BYTES_MIN,
 )  # fmt: skip
 from hubbub.protocol.burst import Address, Burst, Pipes, place_of
-from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery
+from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery, Handover
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.express import Express
@@ -34,6 +34,7 @@ from hubbub.protocol.register import Register
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.state import State
+from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Tail, Want
@@ -57,6 +58,7 @@ from hubbub.wire.header import (
     SKIP,
     STATUS,
     TAG_BYTES,
+    TIMED,
     WANT,
     Header,
     decode,
@@ -116,6 +118,8 @@ class Core:
             self.endpoint, self.discovery, self.matches, self.incoming, self.outgoing,
             self.express, self._changed, self._take_index,
         )  # fmt: skip
+        self.timed = Gateway(self.endpoint, self.peers, body_bytes_max)
+        self.membership.on_forget = self.timed.forget
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._opened_ns = now
         self._foreign: set[Address] = set()
@@ -133,8 +137,8 @@ class Core:
         return self.endpoint.deliveries
 
     @property
-    def events(self) -> list[Event]:
-        """Return the events to report; the shell empties the list."""
+    def events(self) -> list[Event | Handover]:
+        """Return the events to report, and what is for components; the shell empties the list."""
         return self.endpoint.events
 
     def next_burst(self, now: int, *, is_fresh: bool = True) -> Burst | None:
@@ -145,6 +149,8 @@ class Core:
         self.endpoint.now = now
         if self.endpoint.control:
             return self.endpoint.control.popleft()
+        if self.timed.out:
+            return self.timed.out.popleft()
         burst = self.outgoing.next_burst(now, is_fresh=is_fresh)
         if burst is not None:
             tail_ns = self.outgoing.reliable.tail_ns
@@ -167,7 +173,7 @@ class Core:
     @property
     def is_idle(self) -> bool:
         """Tell whether there is certainly nothing to send."""
-        if self.endpoint.control:
+        if self.endpoint.control or self.timed.out:
             return False
         for sender in self.outgoing.senders.values():
             framer = sender.framer
@@ -180,7 +186,8 @@ class Core:
         if self.is_closed:
             return None
         hold = self.outgoing.hold_deadline()
-        return self.due_ns if hold is None else min(hold, self.due_ns)
+        due_ns = min(self.due_ns, self.timed.due_ns)
+        return due_ns if hold is None else min(hold, due_ns)
 
     # What the application asks for.
 
@@ -270,6 +277,7 @@ class Core:
         self.endpoint.now = now
         if not self.is_closing:
             self.is_closing = True
+            self.timed.close(now)
             self._linger_until_ns = now + linger_ns
             self.due_ns = now
             if self.outgoing.reliable.is_held and self.outgoing.has_work(now):
@@ -395,8 +403,17 @@ class Core:
             if is_plain and end - start == len(buffer):
                 self._open_lane(peer, header, buffer, start, source)
             return
+        self._take_control(now, peer, header, buffer, start, end)
+
+    def _take_control(
+        self, now: int, peer: Peer, header: Header, buffer: bytes, start: int, end: int
+    ) -> None:
+        if header.kind in TIMED:
+            if not self.timed.take(now, peer, header, buffer, start, end):
+                self.endpoint.drops["malformed"] += 1
+            return
         self.express.close()
-        handler = _HANDLERS.get(kind)
+        handler = _HANDLERS.get(header.kind)
         if handler is None:
             self.endpoint.drops["kind"] += 1
         elif not handler(self, now, peer, header, buffer[start + HEADER_BYTES : end]):
@@ -525,10 +542,15 @@ class Core:
     def advance(self, now: int) -> None:
         """Do what is due."""
         self.endpoint.now = now
+        if now >= self.timed.due_ns:
+            self.timed.advance(now)
         if self.is_closed or (now < self.due_ns and not self.endpoint.control):
             for sender in self.outgoing.senders.values():
                 sender.framer.calm(now)
-            return
+        else:
+            self._advance_all(now)
+
+    def _advance_all(self, now: int) -> None:
         self.discovery.advance(now)
         if self.matches.is_stale:
             self.matches.refresh()

@@ -1,6 +1,6 @@
 """What the core hands to the application: runs of messages in order, not single messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -45,3 +45,15 @@ class Delivery(NamedTuple):
     published_ns: Sequence[int]
     received_ns: int
     link: Passage | str  # Only the link, or also for whom the frame was.
+
+
+class Handover(NamedTuple):
+    """Something for components of this node, to be handed over where no lock is held."""
+
+    takers: list[Callable[[Any], None]]
+    value: Any
+
+    def run(self) -> None:
+        """Hand it over."""
+        for taker in self.takers:
+            taker(self.value)

@@ -12,7 +12,7 @@ from hubbub.limits import US
 from hubbub.message import Source
 from hubbub.protocol.audience import ANYBODY, Audience
 from hubbub.protocol.burst import Address, Burst
-from hubbub.protocol.delivery import MULTICAST, Delivery
+from hubbub.protocol.delivery import MULTICAST, Delivery, Handover
 from hubbub.protocol.receiver import resolve_nothing
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.ways import Ways
@@ -72,7 +72,7 @@ class Endpoint:
         self.nearby: Collection[bytes] = ()  # Nodes of this process, served without any frame.
         self.control: deque[Burst] = deque()
         self.deliveries: list[Delivery] = []
-        self.events: list[Event] = []
+        self.events: list[Event | Handover] = []
         self.counters: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()  # What peers sent and we did not take, by reason.
 

@@ -48,6 +48,7 @@ class Membership:
         self.express = express
         self.on_change = on_change
         self.on_index = on_index
+        self.on_forget: Callable[[int, bytes], None] = lambda now, key: None
         self.peers = discovery.peers
         self._timeout_ns = int(endpoint.settings.peer_timeout_ms * MS)
         self._retention_ns = int(endpoint.settings.repair_window_ms * MS)
@@ -227,6 +228,7 @@ class Membership:
         if reason != "closed":
             self.outgoing.note_unserved(peer)
         self.outgoing.grants.forget(peer)
+        self.on_forget(now, peer.key)
         if is_final:
             self.discovery.depart(peer)
         else:

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 
 from hubbub.events import Event
-from hubbub.protocol.delivery import INPROC, LOOPBACK, DeliveredTopic, Delivery
+from hubbub.protocol.delivery import INPROC, LOOPBACK, DeliveredTopic, Delivery, Handover
 from hubbub.runtime.ownership import make_lock, owns
+
+Items = list[Event] | list[Event | Handover]
 
 
 class Dispatcher:
@@ -22,11 +24,11 @@ class Dispatcher:
     ) -> None:
         self.match = match  # Puts into `topic.sinks` who gets it.
         self.emit = emit
-        self._items: deque[Delivery | Event] = deque()
+        self._items: deque[Delivery | Handover | Event] = deque()
         self._running = make_lock()
         self.messages = 0
 
-    def put(self, deliveries: list[Delivery], events: list[Event]) -> None:
+    def put(self, deliveries: list[Delivery], events: Items) -> None:
         """Take over what a core has made, under its lock, so in its order."""
         if deliveries:
             self._items.extend(deliveries)
@@ -50,9 +52,9 @@ class Dispatcher:
                 if owns(self._running):
                     self._running.release()
 
-    def _hand_out(self, item: Delivery | Event) -> None:
+    def _hand_out(self, item: Delivery | Handover | Event) -> None:
         if not isinstance(item, Delivery):
-            self.emit(item)
+            item.run() if isinstance(item, Handover) else self.emit(item)
             return
         topic = item.topic
         self.match(topic)

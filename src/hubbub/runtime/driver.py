@@ -126,7 +126,8 @@ class Driver:
 
     def advance(self, now: int) -> None:
         """Do what is due; while somebody publishes, a frame held back is not: it fills up."""
-        if self._is_published_on(now) and now < min(self.core.due_ns, self._poll_ns):
+        core = self.core
+        if self._is_published_on(now) and now < min(core.due_ns, core.timed.due_ns, self._poll_ns):
             return
         if self.core.outgoing.reliable.is_held:
             # Who was kept from running must not take answers that wait to be read for none.
@@ -164,6 +165,7 @@ class Driver:
     def _due_ns(self) -> int:
         """Say when the core has something to do that is not left to who publishes."""
         due_ns, held_ns = self.core.due_ns, self.core.outgoing.hold_deadline()
+        due_ns = min(due_ns, self.core.timed.due_ns)
         if held_ns is None:
             return due_ns
         return min(due_ns, max(held_ns, self._published_ns + PUBLISHER_SENDS + 1))
@@ -171,7 +173,8 @@ class Driver:
     def starved(self, late_ms: float) -> None:
         """Report that this thread was kept from running."""
         self.starvations += 1
-        self.dispatcher.put([], [Starved(self.link.channel, late_ms)])
+        events: list[Event] = [Starved(self.link.channel, late_ms)]
+        self.dispatcher.put([], events)
         self.dispatcher.run()
 
     def forked(self) -> None:

@@ -17,7 +17,7 @@ from hubbub.limits import FRAME_COST_BYTES, MS, PIPE_FRAME_BYTES, US
 from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.core import Core
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.delivery import Delivery, Handover
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.settings import Settings
@@ -406,10 +406,11 @@ class SimulatedNode:
         count = len(deliveries) + len(events)
         for delivery in deliveries:
             self._hand_out(delivery)
-        for event in events:
-            self.ledger.reported(self, event)
         deliveries.clear()
-        events.clear()
+        reported = list(events)
+        events.clear()  # First: who is handed something may make more.
+        for event in reported:
+            event.run() if isinstance(event, Handover) else self.ledger.reported(self, event)
         return count
 
     def _hand_out(self, delivery: Delivery) -> None:

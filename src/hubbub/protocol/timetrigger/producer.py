@@ -1,0 +1,282 @@
+"""One producer: it follows the plan that the live interests make, and says when to sample.
+
+A tick that is due becomes a `Due`, which the shell answers with a value (`respond`) or not at all
+(`abandon`); meanwhile further ticks are passed over and counted. Ticks are absolute, so work takes
+nothing from the next period, and after a pause only the newest is made up for: never a burst.
+
+Invariants: no tick is sent twice, ticks of one era only grow and are never closer than the plan's
+spacing, and without an interest there is no tick, no sample and no frame.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
+
+from hubbub.limits import CAP_HZ, FLOOR_US, OVERRUN_TICKS_COUNTED, SECOND, US
+from hubbub.protocol.timetrigger.clock import SlotClock
+from hubbub.protocol.timetrigger.interests import LOCAL, NEVER, Interests
+from hubbub.protocol.timetrigger.plan import DUE, STRICT, Plan
+from hubbub.wire.timed import (
+    GATEWAY_PORT,
+    OBSERVE,
+    SCHEDULES,
+    SYNCHRONISED,
+    Interest,
+    Offer,
+    Response,
+    split_origin,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """How a producer plans: its schedule, bounds, and what it is a producer of."""
+
+    schedule: str = DUE
+    floor_us: int = FLOOR_US
+    cap_hz: int = CAP_HZ
+    is_staggered: bool = False
+    scope: int = 0
+
+    @property
+    def spacing_us(self) -> int:
+        """Return how far ticks are apart at least, by floor and cap."""
+        return max(self.floor_us, -(-1_000_000 // self.cap_hz))
+
+
+class Due(NamedTuple):
+    """A tick for which a sample is to be made now."""
+
+    producer: "Producer"
+    number: int
+    era: int
+    tick_ns: int
+
+
+class Producer:
+    """Interests, a plan, and what has become of its ticks."""
+
+    def __init__(
+        self, now: int, origin: bytes, type: int, subject: str, clock: SlotClock,
+        options: ProducerOptions | None = None,
+    ) -> None:  # fmt: skip
+        self.origin = origin
+        self.port = split_origin(origin)[1]
+        self.type = type
+        self.subject = subject
+        self.clock = clock
+        self.options = options or ProducerOptions()
+        self.interests = Interests()
+        self.plan = self._make_plan()
+        self.is_open = True
+        self.pending: Due | None = None
+        self.due_ns = NEVER
+        # After a restart these go on higher, as far as the clock did.
+        self.sequence = max(0, clock.at(now)) // US
+        self.sent = 0
+        self.sampled = 0
+        self.failed = 0  # The application had no sample.
+        self.skipped = 0  # Ticks that nobody was there for.
+        self.refused_periods = 0  # Interests served at a longer period than they ask for.
+        self.offer_ns = NEVER
+        self.offers_left = 0
+        self.taker: Callable[[Due], None] = lambda due: None  # Set by the shell.
+        self._stagger_ns = 0
+        self._era = clock.era
+        self._last_ns: int | None = None  # The last tick that was handed out,
+        self._seen_ns = self._time(now)  # and up to when all ticks were looked at.
+        self._next_ns: int | None = None
+        self._extra_ns: int | None = None  # A tick out of turn, for somebody who is new.
+
+    def plan_offer(self) -> None:
+        """Have a turn when an offer is to be made, too."""
+        self.due_ns = min(self.due_ns, self.offer_ns)
+
+    # Interests.
+
+    def take_interest(self, now: int, interest: Interest, via: bytes) -> bool:
+        """Hear who wants what, after `advance`; True: the plan has changed."""
+        if interest.scope and self.options.scope not in (0, interest.scope):
+            return False
+        if not self.is_open or (self.options.schedule == STRICT and _wants_once(interest)):
+            return False
+        known = len(self.interests.leases)
+        is_changed = self.interests.take(now, interest, via)
+        if is_changed:
+            periods = [wanted.period_us for wanted in interest.wants]
+            is_newcomer = len(self.interests.leases) > known and interest.mode != OBSERVE
+            if any(0 < period < self.options.spacing_us for period in periods):
+                self.refused_periods += 1
+            self._replan(now, newest_us=max(periods, default=0), is_newcomer=is_newcomer)
+            self._set_due()
+        return is_changed
+
+    def forget_peer(self, now: int, via: bytes) -> None:
+        """Hear that a peer has left, and wants nothing any more."""
+        if self.interests.forget_peer(via):
+            self._replan(now)
+            self._set_due()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Tell whether anybody has an interest in samples."""
+        return bool(self.interests.periods)
+
+    @property
+    def receivers(self) -> list[bytes]:
+        """Return the peers that get samples."""
+        return [via for via in self.interests.receivers if via != LOCAL]
+
+    # Time.
+
+    def advance(self, now: int) -> Due | None:
+        """Return the tick that is to be sampled now, if there is one."""
+        if self.interests.expire(now):
+            self._replan(now)
+        if self._era != self.clock.era:
+            self._begin_era(now)
+        due = None
+        time = self._time(now)
+        tick_ns = self._next_tick()
+        if tick_ns is not None and tick_ns <= time:
+            due = self._reach(self._newest(tick_ns, time))
+        self._seen_ns = max(self._seen_ns, time)
+        self._next_ns = self.plan.next_after(self._floor()) if self.plan else None
+        self._set_due()
+        return due
+
+    def respond(self, now: int, due: Due, value: bytes, sampled_ns: int) -> Response | None:
+        """Make a frame of the sample for a tick; None: it is not wanted any more."""
+        if not self._settle(due) or not self.interests.receivers:
+            return None
+        self.sampled += 1
+        self.sent += 1
+        self.sequence += 1
+        flags = SYNCHRONISED if self.clock.is_synchronised else 0
+        return Response(
+            self.origin, GATEWAY_PORT, self.type, 1, flags, due.era, self.sequence, due.tick_ns,
+            sampled_ns, self.plan.granted_us, value,
+        )  # fmt: skip
+
+    def abandon(self, due: Due) -> None:
+        """Leave a tick without a sample: the application had none."""
+        if self._settle(due):
+            self.failed += 1
+
+    def clock_changed(self, now: int) -> None:
+        """Look again when the next tick is: the clock was disciplined."""
+        if self._era != self.clock.era:
+            self._begin_era(now)
+        self._set_due()
+
+    def stop(self) -> None:
+        """Make nothing any more."""
+        self.is_open = False
+        self.pending = None
+        self.due_ns = NEVER
+
+    def offer(self) -> Offer:
+        """Say what this producer makes, and how it is doing."""
+        node, port = split_origin(self.origin)
+        self.sequence += 1
+        plan = self.plan
+        return Offer(
+            node, port, GATEWAY_PORT, self.type, 1, self.sequence, self.is_open, self.subject,
+            SCHEDULES.index(self.options.schedule), plan.tick_ns // US, plan.granted_us,
+            plan.millihertz, len(self.interests.leases), self.sent, self.skipped,
+            self.options.scope,
+        )  # fmt: skip
+
+    def _make_plan(self) -> Plan:
+        return Plan(self.options.schedule, self.interests.periods, self.options.spacing_us)
+
+    def _replan(self, now: int, *, newest_us: int = 0, is_newcomer: bool = False) -> None:
+        """Follow another plan from now on; ticks that were passed are not looked at again."""
+        self.plan = plan = self._make_plan()
+        if self.options.is_staggered and plan:
+            self._stagger_ns = crc32(self.origin) % max(1, plan.tick_ns // 2)
+        self._extra_ns = None
+        if not plan:
+            self._next_ns = None
+        else:
+            self._next_ns = plan.next_after(self._floor())
+        if is_newcomer:
+            self._extra_ns = self._tick_for_newcomer(now, newest_us * US)
+
+    def _tick_for_newcomer(self, now: int, period_ns: int) -> int | None:
+        """Return a tick of its current slot, so that it need not wait for the next one."""
+        time, spacing = self._time(now), self.plan.spacing_ns
+        if self.options.schedule == STRICT:
+            last = self.plan.last_at(time) if self.plan else 0
+            return last if last and (self._last_ns is None or last > self._last_ns) else None
+        tick_ns = time // spacing * spacing
+        if self._last_ns is not None:
+            tick_ns = max(tick_ns, self._last_ns + spacing)
+        is_inside = not period_ns or tick_ns >= time // period_ns * period_ns
+        return tick_ns if is_inside else None
+
+    def _next_tick(self) -> int | None:
+        if self._extra_ns is None:
+            return self._next_ns
+        return self._extra_ns if self._next_ns is None else min(self._next_ns, self._extra_ns)
+
+    def _newest(self, tick_ns: int, time: int) -> int:
+        """Return the newest tick that is due, and count those before it as skipped."""
+        if not self.plan:
+            return tick_ns
+        for _ in range(OVERRUN_TICKS_COUNTED):
+            following = self.plan.next_after(tick_ns)
+            if following > time:
+                return tick_ns
+            self.skipped += 1
+            tick_ns = following
+        newest = self.plan.last_at(time)
+        self.skipped += (newest - tick_ns) * self.plan.millihertz // (1000 * SECOND)
+        return newest
+
+    def _reach(self, tick_ns: int) -> Due | None:
+        if self._extra_ns is not None and self._extra_ns <= tick_ns:
+            self._extra_ns = None
+        if self._last_ns is not None and tick_ns < self._last_ns + self.plan.spacing_ns:
+            # The plan has changed since: this one is too close, so its slot gets the next moment.
+            if tick_ns > self._last_ns:
+                self._extra_ns = self._last_ns + self.plan.spacing_ns
+            return None
+        self._last_ns = tick_ns
+        if self.pending is not None:
+            self.skipped += 1
+            return None
+        self.pending = Due(self, self.sequence, self._era, tick_ns)
+        return self.pending
+
+    def _settle(self, due: Due) -> bool:
+        """Note that a tick was answered; False: nobody waits for that."""
+        if self.pending is not due:
+            return False
+        self.pending = None
+        return self.is_open
+
+    def _begin_era(self, now: int) -> None:
+        """Count ticks anew: the clock was stepped."""
+        self._era = self.clock.era
+        self._last_ns = self._extra_ns = None
+        self._seen_ns = self._time(now)
+        self._next_ns = self.plan.next_after(self._seen_ns) if self.plan else None
+
+    def _floor(self) -> int:
+        return self._seen_ns if self._last_ns is None else max(self._seen_ns, self._last_ns)
+
+    def _time(self, now: int) -> int:
+        """Return the time of the slot clock by which this producer has its turn."""
+        return self.clock.at(now) - self._stagger_ns
+
+    def _set_due(self) -> None:
+        tick_ns = self._next_tick() if self.is_open else None
+        due_ns = NEVER if tick_ns is None else self.clock.when(tick_ns + self._stagger_ns)
+        self.due_ns = min(due_ns, self.interests.expires_ns, self.offer_ns)
+
+
+def _wants_once(interest: Interest) -> bool:
+    """Tell whether an interest asks for a sample at once and then no more: not in the original."""
+    return any(wanted.period_us == 0 for wanted in interest.wants) and interest.mode != OBSERVE

@@ -1,0 +1,80 @@
+"""What of time-triggered topics is worth an event, and how often."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hubbub.events import DeadlineMissed, InterestRefused, PeriodGranted, TicksSkipped
+from hubbub.limits import MS, TIMED_REPORT, US
+from hubbub.message import Source
+from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.timetrigger.consumer import Consumer, Miss
+from hubbub.protocol.timetrigger.producer import Producer
+from hubbub.wire.timed import Interest, split_origin
+
+_KEYS_MAX = 4096
+
+
+class Reports:
+    """The events of one gateway: of one kind and cause, one a second, with what came between."""
+
+    def __init__(self, endpoint: Endpoint, find_source: Callable[[bytes], Source]) -> None:
+        self._endpoint = endpoint
+        self._find_source = find_source
+        self._told_ns: dict[Any, int] = {}
+        self._owed: dict[Any, int] = {}
+
+    def missed(self, now: int, consumer: Consumer, miss: Miss) -> None:
+        """Report slots that stayed empty; the end of a producer at once."""
+        slots = self._due(
+            now, ("missed", consumer, miss.origin), miss.slots, is_urgent=miss.is_lost
+        )
+        if slots or miss.is_lost:
+            node, port = split_origin(miss.origin)
+            self._endpoint.events.append(
+                DeadlineMissed(
+                    self._endpoint.channel, self._find_source(node), port, consumer.subject,
+                    consumer.period_us * US / MS, slots, miss.is_lost,
+                )
+            )  # fmt: skip
+
+    def granted(self, consumer: Consumer, origin: bytes, granted_us: int) -> None:
+        """Report that a producer serves a consumer at a longer period, once for each."""
+        consumer.granted_us = granted_us
+        node, port = split_origin(origin)
+        self._endpoint.events.append(
+            PeriodGranted(
+                self._endpoint.channel, self._find_source(node), port, consumer.subject,
+                consumer.period_us * US / MS, granted_us * US / MS,
+            )
+        )  # fmt: skip
+
+    def refused(self, now: int, producer: Producer, interest: Interest, reason: str) -> None:
+        """Report an interest that is not served as it is."""
+        count = self._due(now, ("refused", producer, reason), 1)
+        if count:
+            asked_us = min((wanted.period_us for wanted in interest.wants), default=0)
+            self._endpoint.events.append(
+                InterestRefused(
+                    self._endpoint.channel, producer.subject, count, asked_us * US / MS,
+                    producer.options.spacing_us * US / MS, reason,
+                )
+            )  # fmt: skip
+
+    def skipped(self, now: int, producer: Producer, count: int) -> None:
+        """Report ticks that nobody was there for."""
+        owed = self._due(now, ("skipped", producer), count)
+        if owed:
+            event = TicksSkipped(self._endpoint.channel, producer.subject, owed)
+            self._endpoint.events.append(event)
+
+    def _due(self, now: int, key: Any, count: int, *, is_urgent: bool = False) -> int:
+        """Return how many to report now; 0: later, together with others."""
+        owed = self._owed.pop(key, 0) + count
+        told_ns = self._told_ns.get(key)
+        if told_ns is not None and now - told_ns < TIMED_REPORT and not is_urgent:
+            self._owed[key] = owed
+            return 0
+        if len(self._told_ns) >= _KEYS_MAX:
+            self._told_ns.clear()
+        self._told_ns[key] = now
+        return owed

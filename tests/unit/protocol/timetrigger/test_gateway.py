@@ -1,0 +1,421 @@
+"""Components of several nodes on one network: who hears what, once, and from whom."""
+
+from typing import Any
+
+import pytest
+
+from hubbub.events import ClockStepped, DeadlineMissed, Event, InterestRefused, PeriodGranted
+from hubbub.limits import MS, SECOND
+from hubbub.protocol.timetrigger.consumer import Consumer
+from hubbub.protocol.timetrigger.gateway import Gateway
+from hubbub.protocol.timetrigger.passing import Letter, Sample, Seen
+from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
+from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, LOCAL_CLOCK
+from hubbub.wire.header import CLOCK, DIRECT, INTEREST, OFFER, RESPONSE
+from hubbub.wire.timed import (
+    OBSERVE,
+    ONE,
+    Direct,
+    Interest,
+    Response,
+    Wanted,
+    decode_response,
+    decode_timed,
+    encode_response,
+    encode_timed,
+    make_origin,
+)
+from tests.harness import Lan, Node
+
+SPEED = 1
+WALL = 1_700_000_100 * SECOND
+
+
+class Car:
+    """A node with components, whose samples are numbers."""
+
+    def __init__(self, lan: Lan, *, is_stateless: bool = False) -> None:
+        self.lan = lan
+        self.node: Node = lan.add()
+        self.node.core.endpoint.wall_offset_ns = WALL
+        self.gateway: Gateway = self.node.core.timed
+        self.gateway.is_stateless = is_stateless
+        self.reads = 0
+        self.samples: dict[int, list[Sample]] = {}
+        self.letters: list[Letter] = []
+
+    @property
+    def id(self) -> bytes:
+        return self.gateway.node
+
+    def produce(self, type: int = SPEED, **options: Any) -> Producer:
+        def read(due: Due) -> None:
+            self.reads += 1
+            value = b"%d" % self.reads
+            self.gateway.respond(self.lan.now, due, value, WALL + self.lan.now)
+
+        return self.gateway.produce(self.lan.now, type, "/x", ProducerOptions(**options), read)
+
+    def consume(self, period_ms: float, type: int = SPEED, **options: Any) -> Consumer:
+        consumer = Consumer(
+            0, type, "/x", self.gateway.clock, period_us=int(period_ms * 1000), **options
+        )
+        got: list[Sample] = []
+        self.gateway.consume(self.lan.now, consumer, got.append)
+        self.samples[consumer.port] = got
+        return consumer
+
+    def got(self, consumer: Consumer) -> list[Sample]:
+        return self.samples[consumer.port]
+
+    def receive(self, kind: int, body: bytes, sender: "Car") -> None:
+        """Take a frame as if another had sent it."""
+        endpoint = sender.node.core.endpoint
+        endpoint.send(None, kind, 0, body)
+        burst = endpoint.control.pop()
+        data = b"".join(burst.buffers)
+        self.node.core.receive(self.lan.now, data, 0, sender.node.address)
+        self.node.drain(self.lan.now)
+
+    def events(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.node.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def lan() -> Lan:
+    return Lan()
+
+
+def ticks(samples: list[Sample]) -> list[int]:
+    return [(sample.response.tick_ns - WALL) // MS for sample in samples]
+
+
+def test_consumer_elsewhere_gets_a_sample_a_slot_with_the_producer_as_origin(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    consumer = user.consume(100)
+    lan.run(1050 * MS)
+    samples = user.got(consumer)
+    assert ticks(samples)[1:] == [*range(100, 1100, 100)]
+    assert {sample.response.origin for sample in samples} == {make_origin(maker.id, 2)}
+    assert samples[0].source.name == "node1"
+    assert (consumer.served, consumer.missed) == (len(samples), 0)
+    assert maker.reads == len(samples)
+
+
+def test_one_receiver_is_served_by_unicast_and_two_by_the_group(lan: Lan) -> None:
+    maker, first = Car(lan), Car(lan)
+    maker.produce()
+    first.consume(100)
+    lan.run(500 * MS)
+    sent = lan.sent_of(RESPONSE)
+    assert sent and {datagram.destination for datagram in sent} == {first.node.address}
+    second = Car(lan)
+    second.consume(100)
+    lan.run(500 * MS)
+    assert lan.sent_of(RESPONSE)[-1].destination is None
+
+
+def test_outside_sees_one_interest_a_node_and_type(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    producer = maker.produce(schedule="strict")
+    consumers = [user.consume(ms) for ms in (100, 150, 100, 300)]
+    lan.run(1 * SECOND)
+    assert len(producer.interests.leases) == 1
+    told = decode_timed(Interest, lan.sent_of(INTEREST, user.node)[-1].data[70:])
+    assert told is not None and told.port == 0
+    assert sorted(wanted.period_us for wanted in told.wants) == [100_000, 100_000, 150_000, 300_000]
+    assert producer.plan.tick_ns == 50 * MS
+    assert all(consumer.missed == 0 and consumer.served for consumer in consumers)
+    served = [consumer.served for consumer in consumers]
+    assert served[0] == served[2] > served[1] > served[3]
+
+
+def test_local_consumer_pays_for_no_frame_and_shares_the_value(lan: Lan) -> None:
+    car = Car(lan)
+    car.produce()
+    both = [car.consume(100), car.consume(100)]
+    lan.run(1 * SECOND)
+    assert lan.sent_of(RESPONSE) == []
+    first, second = (car.got(consumer) for consumer in both)
+    assert len(first) >= 10
+    assert all(a.response.value is b.response.value for a, b in zip(first, second, strict=True))
+
+
+def test_late_producer_is_told_at_once_what_is_wanted(lan: Lan) -> None:
+    user = Car(lan)
+    consumer = user.consume(1000)
+    lan.run(500 * MS)
+    maker = Car(lan)
+    lan.run(100 * MS)
+    maker.produce()
+    lan.run(15 * MS)
+    assert len(user.got(consumer)) == 1
+
+
+def test_withdrawn_interest_stops_samples_and_so_does_a_leave(lan: Lan) -> None:
+    maker, user, other = Car(lan), Car(lan), Car(lan)
+    producer = maker.produce()
+    consumer = user.consume(100)
+    other.consume(100)
+    lan.run(500 * MS)
+    user.gateway.stop(lan.now, consumer)
+    lan.run(10 * MS)
+    assert len(producer.interests.leases) == 1
+    before = len(user.got(consumer))
+    other.node.core.close(lan.now, 100 * MS)
+    lan.run(200 * MS)
+    assert not producer.is_wanted
+    reads = maker.reads
+    lan.run(2 * SECOND)
+    assert (maker.reads, len(user.got(consumer))) == (reads, before)
+
+
+def test_dead_consumer_is_served_for_one_lease(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    user.consume(100)
+    lan.run(1 * SECOND)
+    user.node.is_running = False
+    lan.run(3100 * MS)
+    reads = maker.reads
+    lan.run(5 * SECOND)
+    assert maker.reads == reads > 10
+
+
+def test_changed_period_takes_effect_at_once(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    producer = maker.produce()
+    consumer = user.consume(1000)
+    lan.run(100 * MS)
+    user.gateway.set_period(lan.now, consumer, 50_000)
+    lan.run(1 * MS)
+    assert producer.plan.tick_ns == 50 * MS
+    lan.run(500 * MS)
+    assert 10 <= len(user.got(consumer)) <= 12
+
+
+def test_producer_that_falls_silent_is_missed_slot_by_slot_then_given_up(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    consumer = user.consume(100)
+    lan.run(1050 * MS)
+    served = consumer.served
+    lan.lose = lambda datagram, node: datagram.sender is maker.node
+    lan.run(1 * SECOND)
+    missed = user.events(DeadlineMissed)
+    assert missed and missed[0].slots == 1 and not missed[0].is_lost
+    assert missed[0].subject == "/x" and missed[0].producer.id == maker.id
+    assert consumer.served == served
+    assert 7 <= consumer.missed <= 9
+    lan.run(5 * SECOND)
+    assert user.events(DeadlineMissed)[-1].is_lost
+    assert consumer.streams == {}
+    counted = consumer.missed
+    lan.run(1 * SECOND)
+    assert consumer.missed == counted
+    assert sum(event.slots for event in user.events(DeadlineMissed)) == counted
+
+
+def test_stopped_producer_is_not_missed(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    producer = maker.produce()
+    consumer = user.consume(100)
+    lan.run(1 * SECOND)
+    maker.gateway.stop(lan.now, producer)
+    lan.run(3 * SECOND)
+    assert (consumer.missed, user.events(DeadlineMissed)) == (0, [])
+
+
+def test_period_below_the_floor_is_granted_at_the_floor_and_both_say_so(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce(floor_us=50_000)
+    consumer = user.consume(10)
+    lan.run(1 * SECOND)
+    (granted,) = user.events(PeriodGranted)
+    assert (granted.asked_ms, granted.granted_ms) == (10, 50)
+    (refused,) = maker.events(InterestRefused)
+    assert (refused.reason, refused.granted_ms) == ("floor", 50)
+    assert consumer.missed == 0 and 20 <= consumer.served <= 22
+
+
+def test_two_producers_of_a_type_are_filtered_apart_and_one_can_be_chosen(lan: Lan) -> None:
+    makers, user = [Car(lan), Car(lan)], Car(lan)
+    producers = [maker.produce() for maker in makers]
+    both, one = user.consume(100), user.consume(100, mode=ONE)
+    lan.run(1 * SECOND)
+    origins = [sample.response.origin for sample in user.got(both)]
+    assert origins.count(producers[0].origin) == origins.count(producers[1].origin) >= 10
+    chosen = {sample.response.origin for sample in user.got(one)[2:]}
+    assert len(chosen) == 1 and one.missed == 0
+    (index,) = [n for n in (0, 1) if producers[n].origin in chosen]
+    makers[index].node.is_running = False
+    lan.run(2 * SECOND)
+    later = user.got(one)[-5:]
+    assert {sample.response.origin for sample in later} == {producers[1 - index].origin}
+    assert one.missed <= 2
+
+
+def test_types_are_apart_and_unknown_starts_nothing(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce(1)
+    maker.produce(2)
+    speed = user.consume(100, 1)
+    user.consume(100, 0)
+    lan.run(1 * SECOND)
+    assert {sample.response.type for sample in user.got(speed)} == {1}
+    assert {decode_response(d.data, 70, len(d.data)).type for d in lan.sent_of(RESPONSE)} == {1}  # type: ignore[union-attr]
+
+
+def test_observer_of_everything_gets_copies_of_what_is_sent(lan: Lan) -> None:
+    maker, user, recorder = Car(lan), Car(lan), Car(lan)
+    maker.produce(1)
+    observer = recorder.consume(0, 0, mode=OBSERVE)
+    lan.run(1 * SECOND)
+    assert maker.reads == 0
+    consumer = user.consume(100)
+    lan.run(1 * SECOND)
+    assert ticks(recorder.got(observer)) == ticks(user.got(consumer))
+    assert len(lan.sent_of(OFFER)) >= 3
+
+
+def test_stale_samples_are_not_taken(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    consumer = user.consume(100, age_ns_max=40 * MS)
+    lan.run(1 * SECOND)
+    fresh = consumer.served
+    lan.delay_ns = 60 * MS
+    lan.run(1 * SECOND)
+    assert consumer.counts["stale"] >= 9
+    assert consumer.served <= fresh + 1
+
+
+def test_frames_that_go_no_further_are_counted_by_reason(lan: Lan) -> None:
+    car, other = Car(lan), Car(lan)
+    car.produce()
+    consumer = car.consume(100)
+    lan.run(100 * MS)
+    before = consumer.served
+    tally = car.gateway.tally
+    relayed = tally.relayed
+    now = WALL + 10 * SECOND
+    origin = make_origin(other.id, 9)
+    response = Response(origin, 0, SPEED, 1, 0, 0, 1, now, now, 0, b"")
+    for frame in (
+        response._replace(destination=1),
+        response._replace(destination=7),
+        response._replace(hops=0),
+        response._replace(origin=make_origin(car.id, 9)),
+    ):
+        car.receive(RESPONSE, encode_response(frame), other)
+    wants = [Wanted(2, 100_000)]
+    for body in (
+        Interest(other.id, 0, 1, SPEED, 1, 1, 3000, 0, 0, wants),
+        Interest(other.id, 0, 0, SPEED, 0, 1, 3000, 0, 0, wants),
+        Interest(car.id, 0, 0, SPEED, 1, 1, 3000, 0, 0, wants),
+    ):
+        car.receive(INTEREST, encode_timed(body), other)
+    assert (tally.refused_port, tally.refused_hops, tally.own) == (3, 2, 2)
+    assert (tally.relayed, consumer.served) == (relayed, before)
+    car.receive(RESPONSE, encode_response(response), other)
+    car.receive(RESPONSE, encode_response(response), other)
+    assert (tally.relayed, tally.duplicates, consumer.served) == (relayed + 1, 1, before + 1)
+
+
+def test_replayed_and_reordered_frames_are_told_apart() -> None:
+    seen = Seen(100)
+    assert [seen.is_new(b"o", 1, n) for n in (5, 7, 6, 7, 5, 6, 8, 4, 4)] == [
+        True, True, True, False, False, False, True, True, False,
+    ]  # fmt: skip
+    assert seen.is_new(b"o", 2, 5) and seen.is_new(b"p", 1, 5)
+    assert seen.is_new(b"o", 1, 10**9) and not seen.is_new(b"o", 1, 8)
+
+
+def test_stateless_gateway_hands_everything_to_every_component(lan: Lan) -> None:
+    maker, user = Car(lan, is_stateless=True), Car(lan, is_stateless=True)
+    producer = maker.produce(schedule="strict")
+    for type in range(2, 11):
+        user.consume(1000, type)
+    consumers = [user.consume(100), user.consume(150)]
+    lan.run(1 * SECOND)
+    assert len(producer.interests.leases) == 2
+    assert {origin[-2:] for origin in producer.interests.leases} == {b"\0\x0b", b"\0\x0c"}
+    sent = lan.sent_of(RESPONSE)
+    assert {datagram.destination for datagram in sent} == {None}
+    assert 20 <= len(sent) <= 22
+    assert user.gateway.tally.handed >= 11 * len(sent)
+    assert all(consumer.missed == 0 for consumer in consumers)
+
+
+def test_letter_reaches_one_port_and_no_other(lan: Lan) -> None:
+    one, two = Car(lan), Car(lan)
+    lan.run(100 * MS)
+    two.gateway.listen(two.letters.append, 5)
+    one.gateway.listen(one.letters.append, 4)
+    assert one.gateway.send_letter(lan.now, 4, two.id, 5, b"stop")
+    assert one.gateway.send_letter(lan.now, 4, two.id, 6, b"nobody")
+    assert one.gateway.send_letter(lan.now, 9, one.id, 4, b"self")
+    assert not one.gateway.send_letter(lan.now, 4, b"?" * 12, 5, b"where")
+    two.receive(DIRECT, encode_timed(Direct(one.id, 4, 1, two.id, 1, b"inside")), one)
+    lan.run(10 * MS)
+    assert [(letter.port, letter.payload) for letter in two.letters] == [(4, b"stop")]
+    assert [(letter.port, letter.payload) for letter in one.letters] == [(9, b"self")]
+    assert two.gateway.tally.refused_port == 1
+
+
+def test_restarted_node_is_heard_at_once(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    producer = maker.produce()
+    user.consume(100)
+    lan.run(1 * SECOND)
+    user.node.is_running = False
+    again = Car.__new__(Car)
+    again.lan, again.samples, again.reads, again.letters = lan, {}, 0, []
+    again.node = lan.add(2, incarnation=77)
+    again.gateway = again.node.core.timed
+    again.node.core.endpoint.wall_offset_ns = WALL - 500 * SECOND  # Its clock went back.
+    consumer = again.consume(200)
+    lan.run(1 * SECOND)
+    assert [lease.periods_us for lease in producer.interests.leases.values()] == [(200_000,)]
+    assert len(again.got(consumer)) >= 5
+
+
+def test_node_that_follows_another_has_its_time(lan: Lan) -> None:
+    leader, follower = Car(lan), Car(lan)
+    follower.node.core.endpoint.wall_offset_ns = WALL + 5 * SECOND
+    follower.gateway.time.use(BUS_CLOCK)
+    follower.produce()
+    leader.produce()
+    lan.jitter_ns = 1 * MS
+    lan.run(3 * SECOND)
+    difference = follower.gateway.clock.at(lan.now) - leader.gateway.clock.at(lan.now)
+    assert abs(difference) <= 1 * MS
+    assert follower.gateway.clock.is_synchronised
+    assert len(follower.events(ClockStepped)) == 1
+    leader.node.is_running = False
+    lan.run(8 * SECOND)
+    assert not follower.gateway.clock.is_synchronised
+    assert len(lan.sent_of(CLOCK, follower.node)) > 10
+
+
+def test_local_clock_does_not_follow_steps_of_the_wall_clock(lan: Lan) -> None:
+    cars = [Car(lan), Car(lan)]
+    cars[0].gateway.time.use(LOCAL_CLOCK)
+    for car in cars:
+        car.produce()
+    lan.run(1500 * MS)
+    for car in cars:
+        car.node.core.endpoint.wall_offset_ns += 10 * SECOND
+    lan.run(1500 * MS)
+    assert [len(car.events(ClockStepped)) for car in cars] == [0, 1]
+
+
+def test_hundred_components_share_one_agenda(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    for type in range(1, 101):
+        maker.produce(type)
+    consumers = [user.consume(100, type) for type in range(1, 101)]
+    lan.run(1 * SECOND)
+    assert all(consumer.missed == 0 and consumer.served >= 10 for consumer in consumers)
+    assert len(maker.gateway._agenda._heap) < 500
