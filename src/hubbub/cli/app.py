@@ -5,7 +5,21 @@ from typing import Annotated
 
 import typer
 
-from hubbub.cli import bench, doctor, graph, info, ls, ps, pub, rec, simulate, sub, watch
+from hubbub.cli import (
+    bench,
+    doctor,
+    graph,
+    info,
+    ls,
+    play,
+    ps,
+    pub,
+    rec,
+    simulate,
+    store,
+    sub,
+    watch,
+)
 from hubbub.cli.terminal import note
 from hubbub.errors import HubbubError
 
@@ -27,6 +41,8 @@ app.command("ps")(ps.ps)
 app.command("ls")(ls.ls)
 app.command("info")(info.info)
 app.command("graph")(graph.graph)
+app.command("play")(play.play)
+app.add_typer(store.app, name="store")
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)

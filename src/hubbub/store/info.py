@@ -1,19 +1,21 @@
 """What a recording holds: from when to when, of which topics, in which files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from hubbub.limits import SECOND
 from hubbub.store.checkpoints import Checkpoint, checkpoints
 from hubbub.store.convert import damaged_folder
 from hubbub.store.identity import read_identity
 from hubbub.store.journal import Segment, open_segment, segments
-from hubbub.store.layout import TABLE_NAMES, data_files
+from hubbub.store.layout import TABLE_NAMES, DataFile, data_files
 from hubbub.store.manifest import entry_path, read_manifest, readable
 from hubbub.store.reading import read_table
 from hubbub.store.records import End, PackedRun, Run
@@ -93,6 +95,40 @@ def look_at(store: Path, on_rows: Callable[[int], object] | None = None) -> Stor
 def converted_messages(store: Path) -> int:
     """Return about how many messages there are, from the names of files alone."""
     return sum(file.rows for file in readable(store, "messages"))
+
+
+def span_of(store: Path) -> tuple[int | None, int | None]:
+    """Return when the first and the last message was received; None: there is none.
+
+    Of files only what they say of themselves is looked at.
+    """
+    first_ns: int | None = None
+    last_ns: int | None = None
+    files = readable(store, "messages")
+    for piece in (*_time_ranges(files), *_journal_times(store)):
+        first_ns = _least(first_ns, piece[0])
+        last_ns = max(last_ns or 0, piece[1])
+    return first_ns, last_ns
+
+
+def _time_ranges(files: list[DataFile]) -> Iterator[tuple[int, int]]:
+    for file in files:
+        try:
+            metadata = pq.read_metadata(file.path)
+        except (OSError, pa.ArrowException):
+            continue
+        place = metadata.schema.names.index("received_ns")
+        for group in range(metadata.num_row_groups):
+            times = metadata.row_group(group).column(place).statistics
+            yield times.min, times.max
+
+
+def _journal_times(store: Path) -> Iterator[tuple[int, int]]:
+    for path in segments(store):
+        with suppress(FileNotFoundError), open_segment(path) as segment:
+            for entry in segment.packed():
+                if isinstance(entry, PackedRun):
+                    yield entry.received_ns, entry.received_ns
 
 
 def recorder_pid(store: Path) -> int | None:

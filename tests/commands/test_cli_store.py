@@ -1,0 +1,161 @@
+"""The commands of a recording, as a user runs them: look at it, check it, prune it, play it."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.store.checkpoints import register
+from hubbub.store.convert import convert_segment
+from hubbub.store.layout import data_files
+from tests.commands.test_cli import COMMAND, TIMEOUT_S, Bus, finish, one_line
+from tests.commands.test_cli import bus as bus
+from tests.unit.store.recording import run, write_segment
+from tests.unit.store.test_reading import at, make_store, values
+
+MESSAGES = 18
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Return a recording of three seconds: converted, but for its last second."""
+    path = make_store(tmp_path / "recording")
+    for number in range(2):
+        convert_segment(path, write_segment(path, values(number), number))
+    write_segment(path, values(2), 2, is_closed=False, zeros=4096)
+    return path
+
+
+def load(done: subprocess.CompletedProcess[bytes]) -> Any:
+    return json.loads(done.stdout)
+
+
+def test_info_tells_what_there_is(bus: Bus, store: Path) -> None:
+    done = bus.run("store", "info", str(store))
+    text = done.stdout.decode()
+    assert done.returncode == 0 and not done.stderr
+    assert "2027-01-15 08:00:00.000 to 2027-01-15 08:00:02.500 UTC (2.5 s)" in text
+    assert "18 (1.2 kB of payloads)" in text and "1 open, 0 closed" in text
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        ["/plant/rate", "Rate", "1", "9", "576", "B", "4.0"],
+        ["/plant/temp", "-", "1", "9", "576", "B", "4.0"],
+    ]
+    fields = load(bus.run("store", "info", "--json", str(store)))
+    assert (fields["messages"], fields["next_offset"], len(fields["topics"])) == (18, 18, 2)
+    assert fields["segments"]["open"] == 1 and fields["rows"]["events"] == 3
+
+
+def test_verify_finds_nothing_then_what_is_wrong(bus: Bus, store: Path) -> None:
+    done = bus.run("store", "verify", str(store))
+    assert done.returncode == 0 and b"everything is sound" in done.stdout
+    broken = data_files(store, "messages")[0].path
+    broken.write_bytes(b"rubbish")
+    done = bus.run("store", "verify", "--json", str(store))
+    assert done.returncode == 1 and str(broken) in one_line(done.stderr)
+    (fault,) = load(done)["faults"]
+    assert (fault["path"], fault["first"], fault["last"]) == (str(broken), 0, 5)
+
+
+def test_prune_shows_first_and_keeps_what_a_reader_needs(bus: Bus, store: Path) -> None:
+    register(store, "pipeline", {"messages": 0})
+    shown = load(bus.run("store", "prune", str(store), "--before", "2030-01-01", "--json"))
+    assert shown["is_done"] is False and shown["removed"] == [
+        str(data_files(store, "events")[0].path)
+    ]
+    done = bus.run(
+        "store", "prune", str(store), "--before", "2030-01-01", "--forget", "pipeline", "--yes"
+    )
+    assert done.returncode == 0 and b"2 files with data" in done.stderr
+    assert [file.first for file in data_files(store, "messages")] == [6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["store", "info", "nowhere"], "nowhere is no store"),
+        (["play", "nowhere"], "nowhere is no store"),
+        (["play", "{store}", "--rate", "fast"], "--rate fast"),
+        (["play", "{store}", "--from", "soon"], "'soon' is no time"),
+        (["play", "{store}", "--remap", "/a"], "write A=B"),
+        (["play", "{store}", "--subjects", "a"], "a subject starts with"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_input_is_told_in_one_line(
+    bus: Bus, store: Path, arguments: list[str], complaint: str
+) -> None:
+    done = bus.run(*(one.format(store=store) for one in arguments))
+    assert done.returncode == 2 and not done.stdout
+    text = one_line(done.stderr)
+    assert complaint in text or "pattern" in text
+
+
+def test_play_publishes_it_again(bus: Bus, store: Path) -> None:
+    with bus.start("sub", "/test/...", "--json", "-n", "9") as subscriber:
+        done = bus.run(
+            "play", str(store), "--rate", "max", "-w", "1", "--json",
+            "--subjects", "/plant/temp", "--remap", "/plant/...=/test/...",
+        )  # fmt: skip
+        code, out, _ = finish(subscriber)
+    assert (code, done.returncode) == (0, 0), done.stderr
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [int(line["payload"][:8]) for line in lines] == [0, 1, 2, 6, 7, 8, 12, 13, 14]
+    assert {line["subject"] for line in lines} == {"/test/temp"}
+    assert lines[0]["published_ns"] == 1000
+    fields = load(done)
+    assert (fields["messages"], fields["unheard"], fields["is_confirmed"]) == (9, 0, True)
+
+
+def test_play_of_nothing_says_so(bus: Bus, store: Path) -> None:
+    done = bus.run("play", str(store), "--from", "+10s")
+    assert done.returncode == 1 and "holds nothing" in one_line(done.stderr)
+
+
+def test_play_steps_through(bus: Bus, store: Path) -> None:
+    done = bus.run("play", str(store), "--step", "--from", "+1s", stdin=b"\n\nq\n")
+    lines = done.stdout.decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["6", "7", "8"]
+    assert b"2 messages" in done.stderr and done.returncode == 0
+
+
+def test_ctrl_c_ends_a_loop_cleanly(bus: Bus, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "recording")
+    write_segment(store, [at(0, run(0)), at(0.05, run(3))])
+    with (
+        bus.start("sub", "/...", "-n", "12") as subscriber,
+        bus.start("play", str(store), "--loop", "--json", "-w", "1") as player,
+    ):
+        assert finish(subscriber)[0] == 0
+        player.send_signal(signal.SIGINT)
+        code, out, err = finish(player)
+    assert code == 130 and "Traceback" not in err
+    assert json.loads(out)["rounds"] >= 1
+
+
+def test_progress_is_shown_on_a_terminal(bus: Bus, tmp_path: Path) -> None:
+    store = make_store(tmp_path / "recording")
+    write_segment(store, [at(place / 10, run(3 * place)) for place in range(20)])
+    ours, theirs = pty.openpty()
+    environment = {**bus.environment, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [*COMMAND, "play", str(store)], env=environment, stderr=theirs, stdout=theirs
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        end_s = time.monotonic() + TIMEOUT_S
+        while b"of 1.9 s" not in shown:
+            assert time.monotonic() < end_s
+            shown += os.read(ours, 4096)
+        try:
+            while os.read(ours, 4096):
+                pass
+        except OSError:
+            pass  # The terminal ends with the command.
+        assert process.wait(TIMEOUT_S) == 0
+    os.close(ours)
