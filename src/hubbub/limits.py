@@ -215,13 +215,14 @@ ASYNC_TURN_MESSAGES: Final = 256
 # The journal of a recorder.
 JOURNAL_READ_BYTES: Final = 1 << 20
 JOURNAL_PREALLOCATED_BYTES_MIN: Final = 64 << 10
-JOURNAL_SPLIT_BYTES: Final = 64 << 20
+JOURNAL_WRITE_BYTES: Final = 4 << 20  # So much of a group is written at a time.
+JOURNAL_SPLIT_BYTES: Final = 128 << 20
 JOURNAL_SPLIT_BYTES_MIN: Final = 64 << 10
 JOURNAL_SPLIT_BYTES_MAX: Final = 1 << 30  # With the largest message it still fits 32 bits.
 JOURNAL_SPLIT_S: Final = 10.0
 RECORDER_QUEUE_BYTES: Final = 128 << 20
 RECORDER_QUEUE_BYTES_MIN: Final = 1 << 20
-RECORDER_GROUP_BYTES: Final = 8 << 20  # What is written and synced at once.
+RECORDER_GROUP_BYTES: Final = 32 << 20  # What is written and synced at once.
 RECORDER_GROUP_PATIENCE_S: Final = 0.005  # So long a small group waits for more.
 RECORDER_PINNED_BYTES_MAX: Final = 4 << 20  # Of memory that publishers want back.
 RECORDER_LOST_RANGES_MAX: Final = 4096

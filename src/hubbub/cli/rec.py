@@ -45,7 +45,7 @@ def rec(
     ] = None,
     split_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Close a segment at this size.")
-    ] = "64MiB",
+    ] = "128MiB",
     split_time: Annotated[
         str, typer.Option(metavar="DURATION", help="Close it after so long.")
     ] = "10s",

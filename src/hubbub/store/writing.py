@@ -19,7 +19,7 @@ from os import urandom
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hubbub.limits import JOURNAL_PREALLOCATED_BYTES_MIN
+from hubbub.limits import JOURNAL_PREALLOCATED_BYTES_MIN, JOURNAL_WRITE_BYTES
 from hubbub.store import records
 from hubbub.store.disk import NO_SPACE, Disk
 from hubbub.store.journal import journal_folder, segment_path
@@ -176,11 +176,8 @@ class Journal:
 
     def _write_group(self) -> None:
         position = self._chain.position
-        pieces: Buffers = []
         try:
-            for kind, body in self._group:
-                pieces += self._chain.add(kind, body)
-            self._disk.write(self._fd, pieces, position)
+            self._write_records()
         except BaseException:
             self._chain.position = position
             raise
@@ -190,6 +187,18 @@ class Journal:
         self._group, self.group_bytes = [], 0
         self._bytes += self._chain.position - position
         self._commits += 1
+
+    def _write_records(self) -> None:
+        """Write the group in parts: the disk works on one while the next is given its checksums."""
+        begin = self._chain.position
+        pieces: Buffers = []
+        for kind, body in self._group:
+            pieces += self._chain.add(kind, body)
+            if self._chain.position - begin >= JOURNAL_WRITE_BYTES:
+                self._disk.write(self._fd, pieces, begin)
+                begin, pieces = self._chain.position, []
+        if pieces:
+            self._disk.write(self._fd, pieces, begin)
 
     def _sync(self) -> None:
         try:
