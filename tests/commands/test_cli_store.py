@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcap.reader import make_reader
 
 from hubbub.store.checkpoints import register
 from hubbub.store.convert import convert_segment
@@ -159,3 +160,26 @@ def test_progress_is_shown_on_a_terminal(bus: Bus, tmp_path: Path) -> None:
             pass  # The terminal ends with the command.
         assert process.wait(TIMEOUT_S) == 0
     os.close(ours)
+
+
+def test_export_writes_a_file_and_replaces_none(bus: Bus, store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.mcap"
+    done = bus.run("export", str(store), "--to", "mcap", "-o", str(path), "--json")
+    assert (done.returncode, load(done)["rows"]) == (0, MESSAGES), done.stderr
+    with path.open("rb") as stream:
+        assert len(list(make_reader(stream).iter_messages())) == MESSAGES
+    done = bus.run("export", str(store), "--to", "mcap", "-o", str(path))
+    assert done.returncode == 2 and "is there already" in one_line(done.stderr)
+
+
+def test_export_to_standard_output_and_a_reader_that_has_enough(bus: Bus, store: Path) -> None:
+    done = bus.run("export", str(store), "--to", "jsonl", "-o", "-", "--until", "+1s")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["offset"] for row in rows] == list(range(6)) and not done.stderr
+    command = [*COMMAND, "export", str(store), "--to", "csv", "-o", "-"]
+    with subprocess.Popen(
+        command, env=bus.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 141 and process.stderr.read() == b""

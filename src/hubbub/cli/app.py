@@ -8,6 +8,7 @@ import typer
 from hubbub.cli import (
     bench,
     doctor,
+    export,
     graph,
     info,
     ls,
@@ -42,6 +43,7 @@ app.command("ls")(ls.ls)
 app.command("info")(info.info)
 app.command("graph")(graph.graph)
 app.command("play")(play.play)
+app.command("export")(export.export)
 app.add_typer(store.app, name="store")
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)

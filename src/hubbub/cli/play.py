@@ -24,6 +24,11 @@ FLUSH_TIMEOUT_S = 10.0
 _MEETING_S = 1.2 * OPENING / SECOND
 _PREVIEW_BYTES = 60
 
+Subjects = Annotated[
+    list[str] | None,
+    typer.Option("--subjects", "-s", metavar="PATTERN", help="Only these; may be repeated."),
+]
+
 
 def play(
     path: Place,
@@ -32,10 +37,7 @@ def play(
     ] = "1",
     start: From = None,
     end: To = None,
-    subjects: Annotated[
-        list[str] | None,
-        typer.Option("--subjects", "-s", metavar="PATTERN", help="Only these; may be repeated."),
-    ] = None,
+    subjects: Subjects = None,
     remap: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,7 +71,7 @@ def play(
     from hubbub.recorder.player import Player
 
     speed, names = _parse_rate(rate), _parse_remap(remap or [])
-    start_ns, end_ns = _parse_times(path, start, end)
+    start_ns, end_ns = parse_times(path, start, end)
     with open_node(domain, interface, log, peers) as node:
         player = Player(
             node, path, rate=speed, subjects=subjects or (), start=start_ns, end=end_ns,
@@ -170,7 +172,7 @@ def _parse_remap(pairs: list[str]) -> dict[str, str]:
     return names
 
 
-def _parse_times(path: Path, start: str | None, end: str | None) -> tuple[int | None, int | None]:
+def parse_times(path: Path, start: str | None, end: str | None) -> tuple[int | None, int | None]:
     """Read from when to when; the ends of the recording are only looked for if they are needed."""
     open_store(path)
     first_ns = last_ns = None

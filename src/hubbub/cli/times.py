@@ -17,9 +17,9 @@ From = Annotated[
         help="From when on: 2026-11-16T08:30, or +90s after the start, or -10m before the end.",
     ),
 ]
-To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="Until when (not included), likewise.")
-]
+_UNTIL = "Until when (not included), likewise."
+To = Annotated[str | None, typer.Option("--to", "--until", metavar="TIME", help=_UNTIL)]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help=_UNTIL)]
 
 
 def parse_time_ns(text: str, start_ns: int | None = None, end_ns: int | None = None) -> int:
