@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import pair
+from benchmarks import pair, recorder
 from tests.integration.namespace import why_not
 
 ROOT = Path(__file__).parents[2]
@@ -54,3 +54,11 @@ def test_hosts_of_the_benchmark_reach_each_other_by_multicast(tmp_path: Path) ->
     assert "No delivery was lost in any round." in ended.stdout
     [cell] = json.loads(results.read_text())["summary"]
     assert cell["received"] == cell["sent"] > 0
+
+
+@pytest.mark.parametrize(("name", "size"), [("hubbub", 64), ("hubbub", 1 << 20), ("mcap", 64)])
+def test_recorders_keep_everything_in_a_small_run(name: str, size: int, tmp_path: Path) -> None:
+    told = recorder.measure(name, size, 200, tmp_path)
+    assert told["lost"] == 0
+    assert told["rate"] > 0
+    assert list(tmp_path.iterdir()) == []

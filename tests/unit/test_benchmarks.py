@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import pair, peers, report, veth, work
+from benchmarks import pair, peers, recorder, report, veth, work
 from benchmarks.figures import Book
 
 SECOND_NS = 1_000_000_000
@@ -149,3 +149,25 @@ def test_between_hosts_without_root_is_one_clear_line(
     written = capsys.readouterr()
     assert written.out == ""
     assert written.err == "python -m benchmarks.veth needs root, unshare, nsenter and ip\n"
+
+
+def test_recorder_is_compared_by_medians_and_every_loss_is_shown() -> None:
+    def outcomes(*rates: float, lost: int = 0) -> list[dict[str, Any]]:
+        return [{"rate": rate, "lost": lost, "peak_bytes": int(rate)} for rate in rates]
+
+    found = {
+        "hubbub": outcomes(600e3, 400e3, 500e3),
+        "mcap": outcomes(100e3, 90e3, 110e3, lost=2),
+        "large": outcomes(300, 400, 350),
+        "dd": [500.0, 400.0, 700.0],
+    }
+    text = "\n".join(recorder.describe(found))
+    assert "| Hubbub, synced | 500 k/s | 0 | 1 MB |" in text
+    assert "| mcap writer in a callback | 100 k/s | 6 | 0 MB |" in text
+    assert "5.0 times the mcap writer (bar: 3)" in text
+    assert "70% of dd (bar: 70%)" in text
+
+
+def test_publisher_of_the_recorder_benchmark_stays_within_what_may_wait() -> None:
+    assert recorder.ahead_of(recorder.LARGE) == 64
+    assert recorder.ahead_of(recorder.SMALL) == recorder.AHEAD_MESSAGES
