@@ -263,6 +263,7 @@ SOURCE_LOOKS_MAX: Final = 100  # For a file that was there when it was listed.
 SOURCE_PATIENCE_S: Final = 5.0  # For rows that another host has seen already.
 SINK_MEMORY_BYTES: Final = 64 << 20  # Of the rows of a task; the rest is in a file.
 SINK_TIMEOUT_S: Final = 30.0
+SWEEP_RUNS_PER_TASK: Final = 8  # Seeds of a simulation; their traces are one file.
 
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW

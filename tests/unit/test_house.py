@@ -48,7 +48,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     (API, FOUNDATION | PURE | SHELL),
     ({"store"}, FOUNDATION),
     ({"recorder"}, FOUNDATION | API | {"store", "protocol", "runtime"}),
-    ({"pipeline"}, FOUNDATION | API | {"store", "simulation"}),
+    ({"pipeline"}, FOUNDATION | API | {"store", "recorder", "simulation", "protocol"}),
     ({"pyspark_hubbub"}, {"pipeline"}),
     ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | HIGH | {"simulation"}),
 ]

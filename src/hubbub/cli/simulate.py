@@ -4,7 +4,8 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -43,11 +44,25 @@ def simulate(
     show_list: Annotated[
         bool, typer.Option("--list", help="Print the scenarios and what they show, and exit.")
     ] = False,
+    on_spark: Annotated[
+        bool,
+        typer.Option("--spark", help="Share the runs out over Spark, and let it judge them, too."),
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Spark's master; with --spark. By default this machine."),
+    ] = None,
+    traces: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Where Spark writes what happened."),
+    ] = Path("traces"),
     as_json: Json = False,
 ) -> None:
     """Run scenarios under virtual time, each seed with its own faults.
 
-    The same scenario and seed do the same again, always. Exits with 1 if any run failed.
+    The same scenario and seed do the same again, always. Exits with 1 if any run failed. With
+    --spark the messages, events and debts of all runs are kept as tables of a recording, and what
+    judges real recordings (`hubbub pipeline check`) judges them.
     """
     from hubbub.simulation import list_scenarios, run_many
 
@@ -61,12 +76,44 @@ def simulate(
     # A pool ends its processes by SIGTERM, and counts on its ending them at once.
     os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     tallies = {name: Tally() for name in names}
+    if on_spark or master is not None:
+        _simulate_on_spark(names, seeds, tallies, (traces, master), as_json)
+        return
     results = run_many(names, numbers, jobs=jobs or os.cpu_count() or 1)
     is_interrupted = _collect(results, tallies, len(names) * len(numbers), as_json)
     (_print_summary_json if as_json else _print_summary)(tallies, seeds, is_interrupted)
+    _exit(tallies, is_interrupted)
+
+
+def _simulate_on_spark(
+    names: list[str], seeds: str, tallies: dict[str, Tally], place: tuple[Path, str | None],
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Do the same on Spark, and let it judge what was recorded."""
+    from hubbub.cli.simulate_spark import OnSpark, print_faults
+
+    traces, master = place
+    numbers = parse_seeds(seeds)
+    spark = OnSpark(names, numbers, traces, master)
+    try:
+        is_interrupted = _collect(spark.run(), tallies, len(names) * len(numbers), as_json)
+        faults = [] if is_interrupted else spark.judge()
+    finally:
+        spark.stop()
+    if as_json:
+        _print_summary_json(tallies, seeds, is_interrupted, faults)
+    else:
+        _print_summary(tallies, seeds, is_interrupted)
+        if not is_interrupted:
+            print_faults(faults, traces)
+    _exit(tallies, is_interrupted, is_faulty=bool(faults))
+
+
+def _exit(tallies: dict[str, Tally], is_interrupted: bool, *, is_faulty: bool = False) -> NoReturn:
     if is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
-    raise typer.Exit(1 if any(tally.failures for tally in tallies.values()) else 0)
+    has_failed = is_faulty or any(tally.failures for tally in tallies.values())
+    raise typer.Exit(1 if has_failed else 0)
 
 
 def parse_seeds(text: str) -> range:
@@ -156,7 +203,10 @@ def _print_summary(tallies: dict[str, Tally], seeds: str, is_interrupted: bool) 
         note("interrupted: the table holds what was done until then")
 
 
-def _print_summary_json(tallies: dict[str, Tally], seeds: str, is_interrupted: bool) -> None:
+def _print_summary_json(
+    tallies: dict[str, Tally], seeds: str, is_interrupted: bool,
+    faults: list[dict[str, Any]] | None = None,
+) -> None:  # fmt: skip
     failures = [_failure_fields(one) for tally in tallies.values() for one in tally.failures]
     print_json(
         {
@@ -165,6 +215,7 @@ def _print_summary_json(tallies: dict[str, Tally], seeds: str, is_interrupted: b
             "failed": len(failures),
             "is_interrupted": is_interrupted,
             "failures": failures,
+            **({} if faults is None else {"faults": faults}),
             "scenarios": {
                 name: {
                     "runs": tally.runs,

@@ -17,6 +17,7 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.awareness import Awareness
+from hubbub.simulation.trace import Trace
 from hubbub.simulation.world import World
 from hubbub.subjects import Matcher
 
@@ -138,6 +139,7 @@ class Ledger:
         self.awareness = Awareness(world)
         self.events: list[tuple[int, SimulatedNode, Event]] = []
         self.are_gaps_allowed = False
+        self.trace: Trace | None = None
 
     # What nodes tell.
 
@@ -163,6 +165,8 @@ class Ledger:
         for key in [key for key in self.receptions if key[0] is node]:
             if not self.is_subscribed(node, key[1][2]):
                 self.ended.append((*key, self.receptions.pop(key)))
+                if self.trace is not None:
+                    self.trace.ended(*key)
 
     def declared(self, node: "SimulatedNode", topic: OutgoingTopic) -> None:
         """Note that a subject is published from now on."""
@@ -186,6 +190,8 @@ class Ledger:
         topic, world = delivery.topic, self.world
         place = place_of(topic.source, topic.subject)
         world.note(node.index, place, delivery.first, len(delivery.payloads))
+        if self.trace is not None:
+            self.trace.delivered(node, place, delivery)
         publication = self.publications.get(place)
         where = f"{node.name} got {topic.subject} of {topic.source.name} {delivery.first}"
         if publication is None:
@@ -204,6 +210,8 @@ class Ledger:
         """Take in an event."""
         self.world.note(node.index, str(event))
         self.events.append((self.world.now, node, event))
+        if self.trace is not None:
+            self.trace.reported(node, event)
         self.awareness.reported(node, event)
         if isinstance(event, GapAbandoned):
             self._take_gap(node, event)

@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from hubbub.limits import SECOND
 from hubbub.simulation.scenarios import SCENARIOS
 from hubbub.simulation.stage import Stage
+from hubbub.simulation.trace import Trace
 from hubbub.simulation.world import Violation
 
 Work = tuple[str, int]
@@ -32,12 +33,16 @@ def list_scenarios() -> dict[str, str]:
     return {name: (play.__doc__ or "").strip() for name, play in SCENARIOS.items()}
 
 
-def run(scenario: str, seed: int) -> Result:
-    """Run one seed of one scenario; a broken promise is a result, not an exception."""
+def run(scenario: str, seed: int, trace: Trace | None = None) -> Result:
+    """Run one seed of one scenario; a broken promise is a result, not an exception.
+
+    What happens is kept in a trace, if one is given.
+    """
     play = SCENARIOS.get(scenario)
     if play is None:
         raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     stage = Stage(seed)
+    stage.ledger.trace = trace
     failure = ""
     try:
         play(stage)
@@ -45,6 +50,8 @@ def run(scenario: str, seed: int) -> Result:
         failure = str(violation)
     except Exception:  # A machine that raises has failed, too, and the seed must be known.
         failure = traceback.format_exc()
+    if trace is not None:
+        trace.finish(stage.ledger)
     world = stage.world
     counts = dict(sorted((world.counts + stage.network.counts).items()))
     return Result(
