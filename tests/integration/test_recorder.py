@@ -151,7 +151,7 @@ def test_large_payloads_of_shared_memory_are_recorded(place: Place, store: Path)
     ):
         publish(node, "/image", 40, size=1 << 20)
         wait_recorded(recorder, 40)
-        assert recorder.statistics().queue_bytes == 0
+        wait_until(lambda: recorder.statistics().queue_bytes == 0)
     runs, _ = read(store)
     assert payloads_of(runs) == [f"{n};".encode().ljust(1 << 20, b".") for n in range(40)]
 

@@ -201,7 +201,7 @@ class Recorder(Closing):
             self._keep_to(self._quota_bytes)
 
     def _keep_to(self, quota_bytes: int) -> None:
-        removed = quota.enforce(self.store, quota_bytes)
+        removed = quota.enforce(self.store, quota_bytes, time_ns())
         if removed is None:
             return
         for place, count in enumerate(removed[:3]):

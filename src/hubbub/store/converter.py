@@ -116,6 +116,8 @@ class _Work:
                     _tell(f"segment {conversion.segment} is damaged: see journal/damaged")
                 if self._is_orphan:
                     return True
+        except FileNotFoundError:
+            return False  # The recorder's quota was quicker, and has told so.
         except (OSError, StoreError, ArrowException) as error:
             _tell(f"not converted: {error}")
             return False

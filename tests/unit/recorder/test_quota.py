@@ -1,0 +1,87 @@
+"""A store that is full: converted files go first, and segments only when nothing else is left."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hubbub.recorder.quota import enforce, size_of
+from hubbub.store.checkpoints import register
+from hubbub.store.compact import tidying
+from hubbub.store.convert import convert_segment
+from hubbub.store.journal import segments
+from hubbub.store.records import encode_label
+from hubbub.store.recovery import recover
+from hubbub.store.writing import Journal
+from tests.unit.store.recording import TOPIC
+from tests.unit.store.simulated_disk import HastyDisk
+
+NOW_NS = 1_800_000_000 * 10**9
+MESSAGES = 10  # Of each segment.
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Make a store of ten segments, each 100 kB that cannot be compressed; five are converted."""
+    start = recover(tmp_path, NOW_NS, HastyDisk()).start
+    journal = Journal(
+        tmp_path, start, split_bytes=1 << 16, split_ns=1 << 60, clock=lambda: NOW_NS,
+        disk=HastyDisk(),
+    )  # fmt: skip
+    for _ in range(10):
+        payloads = [os.urandom(10_000) for _ in range(MESSAGES)]
+        journal.add_run(encode_label(TOPIC, "local"), 1, payloads, [NOW_NS] * MESSAGES, NOW_NS)
+        journal.commit()
+    journal.close()
+    for path in segments(tmp_path)[:5]:
+        convert_segment(tmp_path, path)
+    return tmp_path
+
+
+def numbers(store: Path) -> tuple[list[int], list[int]]:
+    """Return the segments that are left as files, and those in the journal."""
+    files = sorted(int(path.name[:12]) for path in (store / "messages").rglob("0*.parquet"))
+    return files, [int(path.stem) for path in segments(store)]
+
+
+def test_store_that_fits_is_left_alone(store: Path) -> None:
+    assert enforce(store, size_of(store), NOW_NS) is None
+    assert numbers(store) == ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
+
+
+def test_oldest_files_go_first(store: Path) -> None:
+    before = size_of(store)
+    removed = enforce(store, before - 150_000, NOW_NS)
+    assert removed is not None
+    assert (removed.files, removed.segments, removed.messages) == (2, 0, 0)
+    assert removed.size_bytes == before - size_of(store) > 150_000
+    assert numbers(store) == ([2, 3, 4], [5, 6, 7, 8, 9])
+
+
+def test_oldest_segments_go_when_nothing_else_may(store: Path) -> None:
+    removed = enforce(store, 350_000, NOW_NS)
+    assert removed is not None
+    # The newest file of a table stays: a recorder learns from it where to go on.
+    assert numbers(store) == ([4], [8, 9])
+    assert (removed.files, removed.segments, removed.messages) == (4, 3, 3 * MESSAGES)
+    assert size_of(store) <= 350_000
+
+
+def test_what_a_registered_reader_needs_stays(store: Path) -> None:
+    register(store, "stream", {"messages": 0})
+    removed = enforce(store, size_of(store) - 150_000, NOW_NS)
+    assert removed is not None
+    assert numbers(store) == ([0, 1, 2, 3, 4], [7, 8, 9])
+    assert (removed.files, removed.segments) == (0, 2)
+
+
+def test_segment_that_is_written_never_goes(store: Path) -> None:
+    enforce(store, 0, NOW_NS)
+    assert numbers(store) == ([4], [9])
+
+
+def test_store_that_is_being_compacted_waits_for_the_next_look(store: Path) -> None:
+    with tidying(store) as is_ours:
+        assert is_ours
+        assert enforce(store, 0, NOW_NS) is None
+    assert len(segments(store)) == 5
