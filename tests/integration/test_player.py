@@ -106,7 +106,10 @@ def test_subject_of_two_types_is_played_by_two_nodes(place: Place, tmp_path: Pat
     other_type = RATE._replace(schema_name="Speed", schema_hash=6)
     make_store(tmp_path)
     write_segment(tmp_path, [at(0, run(0, topic=RATE)), at(0, run(3, topic=other_type))])
-    with place.open("player") as node, pytest.raises(hubbub.ConfigurationError, match="one type"):
+    with (
+        place.open("player") as node,
+        pytest.raises(hubbub.ConfigurationError, match="needs another node"),
+    ):
         Player(node, tmp_path).plan()
     with place.open("player") as node, place.open("s") as other:
         subscription = other.subscribe("/...")
@@ -131,7 +134,7 @@ def test_looping_goes_on_until_it_is_stopped(place: Place, store: Path) -> None:
         texts = [int(message.payload[:8]) for message in take(subscription, 3 * MESSAGES)]
         player.stop()
         thread.join(DEADLINE_S)
-        assert not thread.is_alive() and player.played.rounds >= 3
+        assert not thread.is_alive() and player.played.rounds >= 2
         assert texts == [*range(MESSAGES)] * 3
 
 

@@ -9,6 +9,7 @@ second type is published by a second node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -19,6 +20,7 @@ from hubbub.errors import Backpressure, ConfigurationError
 from hubbub.limits import SECOND
 from hubbub.node import Node
 from hubbub.publisher import Publisher
+from hubbub.recorder.ahead import Ahead
 from hubbub.schema import Schema
 from hubbub.subjects import check_subject, matches
 
@@ -26,6 +28,8 @@ _COLUMNS: Final = (
     *("offset", "subject", "schema", "schema_hash", "payload", "published_ns", "received_ns"),
 )
 _REST: Final = "/..."
+_SLICE_MESSAGES: Final = 512
+_SLICES_AHEAD: Final = 8
 _HASH_MASK: Final = (1 << 64) - 1
 AS_FAST_AS_POSSIBLE: Final = float("inf")
 
@@ -161,23 +165,34 @@ class Player:
         `before` is asked for each message, and False ends it; with it nothing waits to be due.
         """
         plan = plan or self.plan(on_fault)
-        origin_ns = monotonic_ns()
+        begin_ns: int | None = None
         while plan.messages and not self._stopped.is_set():
-            for message in self._messages(plan, on_fault):
-                if before is None:
-                    self._wait_for(message, plan, origin_ns)
-                elif not before(message):
-                    self._stopped.set()
-                if self._stopped.is_set():
-                    break
-                self._publish(message)
-                if on_progress is not None:
-                    on_progress(self.played)
+            with closing(Ahead(self._slices(plan, on_fault), _SLICES_AHEAD)) as slices:
+                for messages in slices:
+                    # Only now: opening files takes a while, which must not make the first late.
+                    begin_ns = monotonic_ns() if begin_ns is None else begin_ns
+                    for message in messages:
+                        self._play_one(message, plan, begin_ns, before)
+                        if self._stopped.is_set():
+                            return self.played
+                        if on_progress is not None:
+                            on_progress(self.played)
             self.played.rounds += 1
-            if not is_looping:
+            if not is_looping or begin_ns is None:
                 break
-            origin_ns += self._round_ns(plan)
+            begin_ns += self._round_ns(plan)
         return self.played
+
+    def _play_one(
+        self, message: Recorded, plan: Plan, begin_ns: int,
+        before: Callable[[Recorded], bool] | None,
+    ) -> None:  # fmt: skip
+        if before is None:
+            self._wait_for(message, plan, begin_ns)
+        elif not before(message):
+            self._stopped.set()
+        if not self._stopped.is_set():
+            self._publish(message)
 
     def stop(self) -> None:
         """End the playing at the next message; from any thread or signal handler."""
@@ -193,7 +208,9 @@ class Player:
         return all(node.flush(timeout_s) for node in self._nodes)
 
     def close(self) -> None:
-        """Close the nodes that were opened beside the given one."""
+        """Publish no more, and close the nodes that were opened beside the given one."""
+        for publisher in self._publishers.values():
+            publisher.close()
         for node in self._nodes[1:]:
             node.close()
 
@@ -204,10 +221,10 @@ class Player:
             return 0
         return int((plan.span_ns + gap_ns) / self._rate)
 
-    def _wait_for(self, message: Recorded, plan: Plan, origin_ns: int) -> None:
+    def _wait_for(self, message: Recorded, plan: Plan, begin_ns: int) -> None:
         if self._rate == AS_FAST_AS_POSSIBLE:
             return
-        due_ns = origin_ns + int((message.received_ns - plan.start_ns) / self._rate)
+        due_ns = begin_ns + int((message.received_ns - plan.start_ns) / self._rate)
         left_ns = due_ns - monotonic_ns()
         if left_ns > 0:
             self._stopped.wait(left_ns / SECOND)
@@ -243,16 +260,14 @@ class Player:
         return publisher
 
     def _open_publisher(self, subject: str, schema: Schema) -> Publisher:
+        reason = ""
         for node in self._nodes:
             try:
                 return self._declare(node, subject, schema)
-            except ConfigurationError:
-                continue  # As another type: it needs a node of its own.
+            except ConfigurationError as error:  # As another type, or by itself.
+                reason = str(error)
         if self._open_another is None:
-            raise ConfigurationError(
-                f"{subject} was published as more than one type, which needs another node:"
-                " choose --subjects, or give open_another"
-            )
+            raise ConfigurationError(f"{reason}; playing it needs another node: open_another=")
         self._nodes.append(self._open_another())
         return self._declare(self._nodes[-1], subject, schema)
 
@@ -261,16 +276,17 @@ class Player:
         on_slow = "block" if self._rate == AS_FAST_AS_POSSIBLE else "drop"
         return node.publisher(subject, type=schema, replayed_ns=self.replayed_ns, on_slow=on_slow)
 
-    def _messages(self, plan: Plan, on_fault: Callable[[str], object] | None) -> Iterator[Recorded]:
+    def _slices(
+        self, plan: Plan, on_fault: Callable[[str], object] | None
+    ) -> Iterator[list[Recorded]]:
+        """Yield the messages, some at a time: so many that making them holds up nobody."""
         for batch in self._read(_COLUMNS, on_fault):
-            columns = [batch[name].to_pylist() for name in _COLUMNS]
-            for offset, subject, name, number, payload, published_ns, received_ns in zip(
-                *columns, strict=True
-            ):
-                if offset > plan.last_offset:
-                    return  # Recorded while we play.
-                schema = _schema(name, number)
-                yield Recorded(offset, subject, schema, payload, published_ns, received_ns)
+            for start in range(0, batch.num_rows, _SLICE_MESSAGES):
+                rows = _rows(batch.slice(start, _SLICE_MESSAGES))
+                # What has a higher offset was recorded while we play.
+                yield [row for row in rows if row.offset <= plan.last_offset]
+                if rows[-1].offset >= plan.last_offset:
+                    return
 
     def _read(
         self, columns: Iterable[str], on_fault: Callable[[str], object] | None
@@ -286,6 +302,14 @@ def _open_store(store: str | Path) -> Any:
     from hubbub.store import Store
 
     return Store(store)
+
+
+def _rows(batch: Any) -> list[Recorded]:
+    offsets, subjects, names, hashes, payloads, published, received = (
+        batch[name].to_pylist() for name in _COLUMNS
+    )
+    schemas = map(_schema, names, hashes)
+    return list(map(Recorded, offsets, subjects, schemas, payloads, published, received))
 
 
 def _count_topics(batch: Any) -> dict[tuple[str, Schema], int]:

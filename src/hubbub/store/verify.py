@@ -19,7 +19,7 @@ from hubbub.store.convert import damaged_folder
 from hubbub.store.identity import read_identity
 from hubbub.store.info import recorder_pid
 from hubbub.store.journal import SUFFIX, open_segment, segments
-from hubbub.store.layout import TABLE_NAMES, DataFile
+from hubbub.store.layout import TABLE_NAMES, DataFile, data_files
 from hubbub.store.manifest import readable
 from hubbub.store.schema import TABLES
 
@@ -153,8 +153,12 @@ def _look_at_segment(path: Path, spans: list[_Span], *, is_last: bool) -> Iterat
             for _ in segment.packed():
                 pass
             size = path.stat().st_size
-    except FileNotFoundError:
-        return  # Converted while we looked: it is among the files now, or will be.
+    except FileNotFoundError:  # Converted while we looked.
+        for file in data_files(path.parents[1], "messages"):
+            if file.segment == int(path.stem):
+                spans.append(_Span(file.first, file.last + 1, file.path))
+                yield _look_at_file(file)
+        return
     except StoreError as error:
         yield Looked(path, path.stat().st_size, [Fault(path, str(error))])
         return

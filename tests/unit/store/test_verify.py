@@ -186,3 +186,11 @@ def test_pruning_without_a_limit_removes_what_was_replaced(hours: Path) -> None:
 def test_pruning_beside_another_is_refused(hours: Path) -> None:
     with tidying(hours), pytest.raises(StoreError, match="try again"):
         prune(hours, NOW)
+
+
+def test_segment_that_is_converted_meanwhile_is_no_hole(store: Path) -> None:
+    steps = verify(store)
+    looked = [next(steps)]
+    convert_segment(store, segments(store)[0])
+    looked += steps
+    assert [fault for one in looked for fault in one.faults] == []
