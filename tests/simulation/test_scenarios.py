@@ -20,6 +20,8 @@ FEWER = {
     "partition_long": 3,
     "crash": 3,
     "discovery_large": 1,
+    "timed_jitter": 3,
+    "timed_flood": 2,
 }
 
 REGRESSIONS = [

@@ -52,7 +52,7 @@ class Bug:
 BUGS: dict[str, Bug] = {}
 
 
-def _bug(owner: Any, method: str, scenario: str) -> Callable[[Callable[[Method], Method]], None]:
+def bug(owner: Any, method: str, scenario: str) -> Callable[[Callable[[Method], Method]], None]:
     """Enter a bug under the name of the function that makes it."""
 
     def enter(make: Callable[[Method], Method]) -> None:
@@ -75,7 +75,7 @@ def planted(name: str) -> Iterator[Bug]:
         setattr(bug.owner, bug.method, sound)
 
 
-@_bug(Requester, "due", "nak_loss")
+@bug(Requester, "due", "nak_loss")
 def request_never_repeated(sound: Method) -> Method:
     """Ask for what is missing once, and set no timer again."""
 
@@ -88,13 +88,13 @@ def request_never_repeated(sound: Method) -> Method:
     return due
 
 
-@_bug(Receiver, "_is_new", "random_loss")
+@bug(Receiver, "_is_new", "random_loss")
 def duplicates_not_dropped(sound: Method) -> Method:
     """Take every frame for a new one."""
     return lambda self, sequence: True
 
 
-@_bug(Receiver, "extend", "random_loss")
+@bug(Receiver, "extend", "random_loss")
 def gap_one_too_short(sound: Method) -> Method:
     """Miss the last frame of every gap."""
 
@@ -105,7 +105,7 @@ def gap_one_too_short(sound: Method) -> Method:
     return extend
 
 
-@_bug(Sender, "is_tail_due", "tail_loss")
+@bug(Sender, "is_tail_due", "tail_loss")
 def tail_never_told(sound: Method) -> Method:
     """Send no heartbeat behind the last frame."""
 
@@ -116,7 +116,7 @@ def tail_never_told(sound: Method) -> Method:
     return is_tail_due
 
 
-@_bug(Sender, "_queue_repair", "random_loss")
+@bug(Sender, "_queue_repair", "random_loss")
 def newest_frame_not_repaired(sound: Method) -> Method:
     """Repair everything but the last frame."""
 
@@ -126,7 +126,7 @@ def newest_frame_not_repaired(sound: Method) -> Method:
     return queue
 
 
-@_bug(Framer, "next_body", "images_beside_samples")
+@bug(Framer, "next_body", "images_beside_samples")
 def large_message_cut_to_its_end_first(sound: Method) -> Method:
     """Let what is small wait until the last piece of a large message has been cut."""
 
@@ -137,13 +137,13 @@ def large_message_cut_to_its_end_first(sound: Method) -> Method:
     return next_body
 
 
-@_bug(Receiver, "base", "random_loss")
+@bug(Receiver, "base", "random_loss")
 def acknowledged_before_receipt(sound: Any) -> Any:
     """Say that all is here up to the highest frame heard of."""
     return property(lambda self: self.next)
 
 
-@_bug(Sender, "request", "random_loss")
+@bug(Sender, "request", "random_loss")
 def owed_frames_skipped(sound: Method) -> Method:
     """Tell a receiver that what it asks for holds nothing for it."""
 
@@ -154,13 +154,13 @@ def owed_frames_skipped(sound: Method) -> Method:
     return request
 
 
-@_bug(Cache, "acknowledge", "random_loss")
+@bug(Cache, "acknowledge", "random_loss")
 def cache_forgets_too_early(sound: Method) -> Method:
     """Forget two frames more than everybody has."""
     return lambda self, before: sound(self, before + 2)
 
 
-@_bug(Partial, "add", "large_messages")
+@bug(Partial, "add", "large_messages")
 def duplicate_segment_counted(sound: Method) -> Method:
     """Count segments without looking at which they are, as LCM does."""
 
@@ -172,7 +172,7 @@ def duplicate_segment_counted(sound: Method) -> Method:
     return add
 
 
-@_bug(Requester, "heard", "random_loss")
+@bug(Requester, "heard", "random_loss")
 def suppressed_for_ever(sound: Method) -> Method:
     """Leave to others for good what they have asked for once."""
 
@@ -185,7 +185,7 @@ def suppressed_for_ever(sound: Method) -> Method:
     return heard
 
 
-@_bug(Grants, "resend", "random_loss")
+@bug(Grants, "resend", "random_loss")
 def grant_never_repeated(sound: Method) -> Method:
     """Send each grant once."""
 
@@ -196,19 +196,19 @@ def grant_never_repeated(sound: Method) -> Method:
     return resend
 
 
-@_bug(core_module, "is_intact", "corruption")
+@bug(core_module, "is_intact", "corruption")
 def checksum_not_checked(sound: Method) -> Method:
     """Take damaged frames for sound."""
     return lambda buffer, start, end, checksum: True
 
 
-@_bug(Flow, "_holding_back", "slow_receiver")
+@bug(Flow, "_holding_back", "slow_receiver")
 def slow_receiver_never_dropped(sound: Method) -> Method:
     """Let one receiver hold back the group for ever."""
     return lambda self: []
 
 
-@_bug(IncomingTopic, "accept", "random_loss")
+@bug(IncomingTopic, "accept", "random_loss")
 def order_ignored(sound: Method) -> Method:
     """Hand out what comes as it comes."""
 
@@ -219,7 +219,7 @@ def order_ignored(sound: Method) -> Method:
     return accept
 
 
-@_bug(IncomingTopic, "close_hole", "partition_long")
+@bug(IncomingTopic, "close_hole", "partition_long")
 def holes_not_reported(sound: Method) -> Method:
     """Go on behind a hole without a word."""
 
@@ -229,13 +229,13 @@ def holes_not_reported(sound: Method) -> Method:
     return close_hole
 
 
-@_bug(Membership, "_replace_older", "restart")
+@bug(Membership, "_replace_older", "restart")
 def restart_not_noticed(sound: Method) -> Method:
     """Let the old incarnation of a node live beside the new one."""
     return lambda self, now, peer: None
 
 
-@_bug(Membership, "lose", "crash")
+@bug(Membership, "lose", "crash")
 def death_not_noticed(sound: Method) -> Method:
     """Take silence for life."""
 
@@ -245,25 +245,25 @@ def death_not_noticed(sound: Method) -> Method:
     return lose
 
 
-@_bug(Discovery, "announce", "late_join")
+@bug(Discovery, "announce", "late_join")
 def interest_announced_by_heartbeat_only(sound: Method) -> Method:
     """Do not say at once what is wanted now."""
     return lambda self, now: None
 
 
-@_bug(Incoming, "_plan_status", "small_buffers")
+@bug(Incoming, "_plan_status", "small_buffers")
 def status_never_sent(sound: Method) -> Method:
     """Never tell the sender how far we are."""
     return lambda self, now, peer, receiver, is_asked: None
 
 
-@_bug(Sender, "is_blocked", "small_buffers")
+@bug(Sender, "is_blocked", "small_buffers")
 def window_ignored(sound: Method) -> Method:
     """Send whatever the receivers can take."""
     return lambda self: False
 
 
-@_bug(Grants, "reroute", "pipe_changes")
+@bug(Grants, "reroute", "pipe_changes")
 def pipe_taken_for_all(sound: Method) -> Method:
     """Send by pipes as soon as one receiver has one."""
 
@@ -274,7 +274,7 @@ def pipe_taken_for_all(sound: Method) -> Method:
     return reroute
 
 
-@_bug(Ways, "route", "beyond_the_group")
+@bug(Ways, "route", "beyond_the_group")
 def group_taken_to_reach_all(sound: Method) -> Method:
     """Send to the group alone what also those should have who cannot hear it."""
 
@@ -285,13 +285,13 @@ def group_taken_to_reach_all(sound: Method) -> Method:
     return route
 
 
-@_bug(Ways, "close", "tcp_changes")
+@bug(Ways, "close", "tcp_changes")
 def ended_pipe_still_used(sound: Method) -> Method:
     """Go on sending by a pipe that is no more."""
     return lambda self, key, link: self.best.get(key)
 
 
-@_bug(Incoming, "take_frame", "pipes")
+@bug(Incoming, "take_frame", "pipes")
 def references_not_followed(sound: Method) -> Method:
     """Take what stands for a payload for the payload."""
 
@@ -301,7 +301,7 @@ def references_not_followed(sound: Method) -> Method:
     return take_frame
 
 
-@_bug(Declared, "apply", "discovery")
+@bug(Declared, "apply", "discovery")
 def missing_steps_passed_over(sound: Method) -> Method:
     """Take what a peer declares anew without what came before it."""
 
@@ -314,7 +314,7 @@ def missing_steps_passed_over(sound: Method) -> Method:
     return apply
 
 
-@_bug(Peer, "hear_of", "discovery")
+@bug(Peer, "hear_of", "discovery")
 def missed_change_never_asked_for(sound: Method) -> Method:
     """Ask only strangers what they declare."""
 
@@ -325,7 +325,7 @@ def missed_change_never_asked_for(sound: Method) -> Method:
     return hear_of
 
 
-@_bug(State, "publish_no_more", "discovery")
+@bug(State, "publish_no_more", "discovery")
 def closed_publisher_not_told(sound: Method) -> Method:
     """Say of publishers only that they come."""
 
@@ -335,13 +335,13 @@ def closed_publisher_not_told(sound: Method) -> Method:
     return publish_no_more
 
 
-@_bug(Matches, "go", "discovery")
+@bug(Matches, "go", "discovery")
 def matches_outlive_their_peer(sound: Method) -> Method:
     """Tell that a peer left, and not what ended with it."""
     return lambda self, peer: None
 
 
-@_bug(Matches, "refresh", "discovery")
+@bug(Matches, "refresh", "discovery")
 def only_new_publishers_matched(sound: Method) -> Method:
     """Compare what is wanted with what is published only when something is published."""
 
@@ -351,7 +351,7 @@ def only_new_publishers_matched(sound: Method) -> Method:
     return refresh
 
 
-@_bug(Register, "advance", "register")
+@bug(Register, "advance", "register")
 def old_index_not_honoured(sound: Method) -> Method:
     """Take only those frames for ours that name our newest index."""
 
@@ -365,13 +365,13 @@ def old_index_not_honoured(sound: Method) -> Method:
     return advance
 
 
-@_bug(Register, "hear", "register")
+@bug(Register, "hear", "register")
 def index_never_yielded(sound: Method) -> Method:
     """Keep an index that another has, too."""
     return lambda self, now, peer: None
 
 
-@_bug(Roll, "remove", "register")
+@bug(Roll, "remove", "register")
 def bit_not_cleared(sound: Method) -> Method:
     """Count a receiver out, but leave its bit."""
 
@@ -383,7 +383,7 @@ def bit_not_cleared(sound: Method) -> Method:
     return remove
 
 
-@_bug(Roll, "add", "register")
+@bug(Roll, "add", "register")
 def receiver_without_index_not_named(sound: Method) -> Method:
     """Name only those receivers in a header that have a bit."""
 
@@ -394,13 +394,13 @@ def receiver_without_index_not_named(sound: Method) -> Method:
     return add
 
 
-@_bug(Receiver, "pass_by", "register")
+@bug(Receiver, "pass_by", "register")
 def frame_for_others_not_counted(sound: Method) -> Method:
     """Drop a frame that is for others as if it had never come."""
     return lambda self, now, sequence, size_bytes, received_ns, out: None
 
 
-@_bug(Grants, "_find_straight", "one_receiver")
+@bug(Grants, "_find_straight", "one_receiver")
 def straight_to_one_of_several(sound: Method) -> Method:
     """Go on sending straight to the first receiver when others have come."""
 
@@ -411,25 +411,25 @@ def straight_to_one_of_several(sound: Method) -> Method:
     return find
 
 
-@_bug(Joining, "_hold", "history")
+@bug(Joining, "_hold", "history")
 def new_messages_before_history(sound: Method) -> Method:
     """Hand out what is new without waiting for what was before."""
     return lambda self, delivery: self.hand_out(delivery)
 
 
-@_bug(Joining, "_hand_out_from", "history")
+@bug(Joining, "_hand_out_from", "history")
 def history_handed_out_twice(sound: Method) -> Method:
     """Hand out what is new without looking where the history ended."""
     return lambda self, start, delivery: self.hand_out(delivery)
 
 
-@_bug(Replays, "settle", "history")
+@bug(Replays, "settle", "history")
 def history_ended_when_it_was_sent(sound: Method) -> Method:
     """Owe a history no longer than until it is in frames."""
     return lambda self, peer, contiguous, serial: sound(self, peer, 1 << 64, 1 << 64)
 
 
-@_bug(Replays, "feed", "history")
+@bug(Replays, "feed", "history")
 def history_not_fed_to_the_end(sound: Method) -> Method:
     """Send of each history only what waits to be sent at once."""
 
@@ -440,7 +440,7 @@ def history_not_fed_to_the_end(sound: Method) -> Method:
     return feed
 
 
-@_bug(Receipts, "_look_at", "acknowledged")
+@bug(Receipts, "_look_at", "acknowledged")
 def acknowledged_by_any_status(sound: Method) -> Method:
     """Take every answer of a receiver for one to the newest message."""
 
@@ -452,7 +452,7 @@ def acknowledged_by_any_status(sound: Method) -> Method:
     return look_at
 
 
-@_bug(Flow, "_patience_ends", "stopped_receiver")
+@bug(Flow, "_patience_ends", "stopped_receiver")
 def waited_for_four_times_as_long(sound: Method) -> Method:
     """Hold up a group for more than `slow_ms`."""
     return lambda self, state: sound(self, state) + 3 * self.slow_ns

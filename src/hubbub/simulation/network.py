@@ -14,7 +14,7 @@ from hubbub.limits import MS, US
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.simulation.pipes import PipeNetwork
 from hubbub.simulation.world import World
-from hubbub.wire.header import DATA, HEARTBEAT, NAK, REPAIR, SEGMENT, STATUS
+from hubbub.wire.header import DATA, HEARTBEAT, INTEREST, NAK, REPAIR, RESPONSE, SEGMENT, STATUS
 
 if TYPE_CHECKING:
     from hubbub.simulation.node import SimulatedNode
@@ -25,7 +25,10 @@ _NANOSECONDS_PER_BYTE: Final = 0.8  # 10 Gbit/s
 _FRAME_GAP_NS: Final = 500
 
 # Names for what can be lost by kind; data are first transmissions, repairs the others.
-KINDS: Final = {NAK: "nak", HEARTBEAT: "heartbeat", STATUS: "status"}
+KINDS: Final = {
+    NAK: "nak", HEARTBEAT: "heartbeat", STATUS: "status", INTEREST: "interest",
+    RESPONSE: "response",
+}  # fmt: skip
 
 
 def name_kind(frame: bytes) -> str:

@@ -234,6 +234,10 @@ class SimulatedNode:
         self.world.counts["singles"] += 1
         return True
 
+    def wake(self) -> None:
+        """Have the shell look for work, as whoever has made some does."""
+        self._wake_at(self.world.now)
+
     def close(self, linger_ns: int) -> None:
         """Begin to leave."""
         self.core.close(self.now, linger_ns)

@@ -79,6 +79,11 @@ class Plan:
         return -(-boundary // spacing) * spacing
 
     @property
+    def is_shifted(self) -> bool:
+        """Tell whether slots begin where there is no tick, and have one later."""
+        return bool(self.periods) and (self._is_moved or self.schedule == HARMONISED)
+
+    @property
     def millihertz(self) -> int:
         """Return how many ticks there are in a thousand seconds, or a bound of that."""
         if not self.periods:

@@ -20,6 +20,7 @@ from hubbub.protocol.timetrigger.plan import DUE, STRICT, Plan
 from hubbub.wire.timed import (
     GATEWAY_PORT,
     OBSERVE,
+    OUT_OF_TURN,
     SCHEDULES,
     SYNCHRONISED,
     Interest,
@@ -52,6 +53,7 @@ class Due(NamedTuple):
     number: int
     era: int
     tick_ns: int
+    is_extra: bool  # Out of turn, because the plan has changed.
 
 
 class Producer:
@@ -87,7 +89,7 @@ class Producer:
         self._last_ns: int | None = None  # The last tick that was handed out,
         self._seen_ns = self._time(now)  # and up to when all ticks were looked at.
         self._next_ns: int | None = None
-        self._extra_ns: int | None = None  # A tick out of turn, for somebody who is new.
+        self._extra: list[int] = []  # Ticks out of turn, for those who would miss a slot.
 
     def plan_offer(self) -> None:
         """Have a turn when an offer is to be made, too."""
@@ -108,7 +110,7 @@ class Producer:
             is_newcomer = len(self.interests.leases) > known and interest.mode != OBSERVE
             if any(0 < period < self.options.spacing_us for period in periods):
                 self.refused_periods += 1
-            self._replan(now, newest_us=max(periods, default=0), is_newcomer=is_newcomer)
+            self._replan(now, newcomer=periods if is_newcomer else [])
             self._set_due()
         return is_changed
 
@@ -154,6 +156,7 @@ class Producer:
         self.sent += 1
         self.sequence += 1
         flags = SYNCHRONISED if self.clock.is_synchronised else 0
+        flags |= OUT_OF_TURN if due.is_extra else 0
         return Response(
             self.origin, GATEWAY_PORT, self.type, 1, flags, due.era, self.sequence, due.tick_ns,
             sampled_ns, self.plan.granted_us, value,
@@ -191,35 +194,36 @@ class Producer:
     def _make_plan(self) -> Plan:
         return Plan(self.options.schedule, self.interests.periods, self.options.spacing_us)
 
-    def _replan(self, now: int, *, newest_us: int = 0, is_newcomer: bool = False) -> None:
+    def _replan(self, now: int, newcomer: list[int] | None = None) -> None:
         """Follow another plan from now on; ticks that were passed are not looked at again."""
-        self.plan = plan = self._make_plan()
+        before, self.plan = self.plan, self._make_plan()
+        plan = self.plan
         if self.options.is_staggered and plan:
             self._stagger_ns = crc32(self.origin) % max(1, plan.tick_ns // 2)
-        self._extra_ns = None
-        if not plan:
-            self._next_ns = None
-        else:
-            self._next_ns = plan.next_after(self._floor())
-        if is_newcomer:
-            self._extra_ns = self._tick_for_newcomer(now, newest_us * US)
+            self._seen_ns = min(self._seen_ns, self._time(now))  # By it, some are still to come.
+        # A slot that was to have the next tick of the old plan may have none of the new one.
+        is_owed = before.is_shifted and bool(plan)
+        self._extra = [self._next_ns] if is_owed and self._next_ns is not None else []
+        self._next_ns = plan.next_after(self._floor()) if plan else None
+        if newcomer:
+            self._extra = sorted([*self._extra, *self._tick_for_newcomer(now, newcomer)])
 
-    def _tick_for_newcomer(self, now: int, period_ns: int) -> int | None:
-        """Return a tick of its current slot, so that it need not wait for the next one."""
-        time, spacing = self._time(now), self.plan.spacing_ns
+    def _tick_for_newcomer(self, now: int, periods_us: list[int]) -> list[int]:
+        """Return a tick of its current slots, if there is one: it need not wait for the next."""
+        time, spacing, last_ns = self._time(now), self.plan.spacing_ns, self._last_ns
         if self.options.schedule == STRICT:
-            last = self.plan.last_at(time) if self.plan else 0
-            return last if last and (self._last_ns is None or last > self._last_ns) else None
-        tick_ns = time // spacing * spacing
-        if self._last_ns is not None:
-            tick_ns = max(tick_ns, self._last_ns + spacing)
-        is_inside = not period_ns or tick_ns >= time // period_ns * period_ns
-        return tick_ns if is_inside else None
+            tick_ns = self.plan.last_at(time)
+        else:
+            tick_ns = time // spacing * spacing
+            if last_ns is not None:
+                tick_ns = max(tick_ns, last_ns + spacing)
+        is_inside = all(tick_ns >= time // (us * US) * us * US for us in periods_us if us)
+        return [tick_ns] if is_inside and (last_ns is None or tick_ns > last_ns) else []
 
     def _next_tick(self) -> int | None:
-        if self._extra_ns is None:
+        if not self._extra:
             return self._next_ns
-        return self._extra_ns if self._next_ns is None else min(self._next_ns, self._extra_ns)
+        return self._extra[0] if self._next_ns is None else min(self._next_ns, self._extra[0])
 
     def _newest(self, tick_ns: int, time: int) -> int:
         """Return the newest tick that is due, and count those before it as skipped."""
@@ -236,18 +240,19 @@ class Producer:
         return newest
 
     def _reach(self, tick_ns: int) -> Due | None:
-        if self._extra_ns is not None and self._extra_ns <= tick_ns:
-            self._extra_ns = None
+        is_extra = tick_ns in self._extra
+        while self._extra and self._extra[0] <= tick_ns:
+            self._extra.pop(0)
         if self._last_ns is not None and tick_ns < self._last_ns + self.plan.spacing_ns:
             # The plan has changed since: this one is too close, so its slot gets the next moment.
             if tick_ns > self._last_ns:
-                self._extra_ns = self._last_ns + self.plan.spacing_ns
+                self._extra.insert(0, self._last_ns + self.plan.spacing_ns)
             return None
         self._last_ns = tick_ns
         if self.pending is not None:
             self.skipped += 1
             return None
-        self.pending = Due(self, self.sequence, self._era, tick_ns)
+        self.pending = Due(self, self.sequence, self._era, tick_ns, is_extra)
         return self.pending
 
     def _settle(self, due: Due) -> bool:
@@ -260,7 +265,7 @@ class Producer:
     def _begin_era(self, now: int) -> None:
         """Count ticks anew: the clock was stepped."""
         self._era = self.clock.era
-        self._last_ns = self._extra_ns = None
+        self._last_ns, self._extra = None, []
         self._seen_ns = self._time(now)
         self._next_ns = self.plan.next_after(self._seen_ns) if self.plan else None
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from hubbub.limits import CONSUMER_SILENCE, LEASE_PERIODS, SLOT_TOLERANCE_MIN
 from hubbub.protocol.timetrigger.interests import NEVER
-from hubbub.wire.timed import Response
+from hubbub.wire.timed import OUT_OF_TURN, Response
 
 TAKEN: Final = "taken"
 EARLY: Final = "early"
@@ -33,8 +33,9 @@ class Stream:
     """What one consumer has had of one producer."""
 
     __slots__ = (
-        "_delay_ns", "_due_ns", "_gap_ns", "_is_judged", "_slot", "asked_ns", "deadline_ns", "era",
-        "heard_ns", "missed", "period_ns", "sequence", "served", "tick_ns", "topic",
+        "_delay_ns", "_due_ns", "_gap_ns", "_is_judged", "_is_out_of_turn", "_slot", "asked_ns",
+        "deadline_ns", "era", "heard_ns", "missed", "period_ns", "sequence", "served", "tick_ns",
+        "topic",
     )  # fmt: skip
 
     def __init__(self, now: int, period_ns: int) -> None:
@@ -50,6 +51,7 @@ class Stream:
         self.topic: object = None  # Of the shell.
         self._slot: int | None = None  # The last one that was served or judged.
         self._is_judged = False
+        self._is_out_of_turn = False  # The last sample was for somebody who was new.
         self._delay_ns: int | None = None  # From a tick to its arrival, at the quickest.
         self._due_ns: int | None = None
         self._gap_ns = 0  # Between arrivals; 0: not known yet.
@@ -73,9 +75,10 @@ class Stream:
         if last is not None:
             if slot <= last:
                 return LATE if self._is_judged else EARLY
-            self.missed += slot - last - 1
+            self.missed += 0 if self._is_out_of_turn else slot - last - 1
         self._slot = slot
         self._is_judged = False
+        self._is_out_of_turn = bool(response.flags & OUT_OF_TURN)
         self.tick_ns = response.tick_ns
         self.served += 1
         self._note_delay(now - response.tick_ns)

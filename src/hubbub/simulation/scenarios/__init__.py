@@ -11,11 +11,13 @@ from hubbub.simulation.scenarios import (
     membership,
     register,
     swarm,
+    timed,
     traffic,
 )
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "isolation", "links", "loss",
-    "membership", "register", "swarm", "traffic",
+    "membership", "register", "swarm", "timed",
+    "traffic",
 ]  # fmt: skip

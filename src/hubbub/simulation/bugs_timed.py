@@ -1,0 +1,159 @@
+"""Planted bugs of time-triggered topics, the first of them that of the source of this design."""
+
+from typing import Any
+
+from hubbub.protocol.timetrigger.clock import SlotClock
+from hubbub.protocol.timetrigger.consumer import Consumer
+from hubbub.protocol.timetrigger.demand import Demand
+from hubbub.protocol.timetrigger.gateway import Gateway
+from hubbub.protocol.timetrigger.interests import Interests, Lease
+from hubbub.protocol.timetrigger.passing import Sample
+from hubbub.protocol.timetrigger.plan import Plan
+from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
+from hubbub.protocol.timetrigger.slots import EARLY, TAKEN, Stream
+from hubbub.simulation.bugs import Method, bug
+from hubbub.wire.timed import Interest, Response
+
+
+@bug(Stream, "take", "timed_jitter")
+def sample_kept_by_its_arrival(sound: Method) -> Method:
+    """Take a sample when the last one is a period ago: `now - last >= period`."""
+
+    def take(self: Stream, now: int, response: Response) -> str:
+        if self.served and now - self.heard_ns < self.period_ns:
+            return EARLY
+        self.heard_ns = now
+        self.served += 1
+        return TAKEN
+
+    return take
+
+
+@bug(Consumer, "_open", "timed_jitter")
+def all_producers_filtered_as_one(sound: Method) -> Method:
+    """Have one filter for all producers of a type."""
+
+    def open_stream(self: Consumer, now: int, origin: bytes) -> Stream:
+        stream: Stream = next(iter(self.streams.values()), None) or sound(self, now, origin)
+        self.streams[origin] = stream
+        return stream
+
+    return open_stream
+
+
+@bug(Interests, "_replace", "timed_churn")
+def periods_kept_as_a_set(sound: Method) -> Method:
+    """Forget a period with the first consumer of it that leaves."""
+
+    def replace(self: Interests, origin: bytes, before: Lease | None, after: Lease | None) -> None:
+        sound(self, origin, before, after)
+        for period_us in before.periods_us if before is not None and after is None else ():
+            self.periods.pop(period_us, None)
+
+    return replace
+
+
+@bug(Interests, "expire", "timed_churn")
+def interests_never_expire(sound: Method) -> Method:
+    """Serve the dead for ever."""
+    return lambda self, now: False
+
+
+@bug(Demand, "tell", "timed_clocks")
+def interest_never_renewed(sound: Method) -> Method:
+    """Tell an interest only when it changes."""
+
+    def tell(self: Demand, now: int) -> Interest:
+        interest: Interest = sound(self, now)
+        if not self._repeats:
+            self.due_ns = 1 << 62
+        return interest
+
+    return tell
+
+
+@bug(Producer, "advance", "timed_churn")
+def next_tick_a_period_after_the_work(sound: Method) -> Method:
+    """Sleep for a tick from now on, wherever that ends."""
+
+    def advance(self: Producer, now: int) -> Due | None:
+        due: Due | None = sound(self, now)
+        if due is not None:
+            self._next_ns = self._time(now) + self.plan.tick_ns
+            self._set_due()
+        return due
+
+    return advance
+
+
+@bug(Producer, "_floor", "timed_jitter")
+def tick_sent_again_after_a_change(sound: Method) -> Method:
+    """Begin a new plan a little before now."""
+    return lambda self: sound(self) - 3_000_000
+
+
+@bug(ProducerOptions, "spacing_us", "timed_flood")
+def cap_ignored(sound: Any) -> Any:
+    """Serve shorter periods than the cap allows."""
+    return property(lambda self: max(self.floor_us, 1_000_000 // self.cap_hz) // 4)
+
+
+@bug(Interests, "take", "timed_replay")
+def old_interest_believed(sound: Method) -> Method:
+    """Take every interest for the newest."""
+
+    def take(self: Interests, now: int, interest: Interest, via: bytes) -> bool:
+        self._ended.clear()
+        for origin, lease in self.leases.items():
+            self.leases[origin] = lease._replace(version=-1)
+        return bool(sound(self, now, interest, via))
+
+    return take
+
+
+@bug(Gateway, "_may_pass", "timed_replay")
+def port_1_open_to_the_outside(sound: Method) -> Method:
+    """Pass on what others have addressed to our inside."""
+    return lambda self, frame: frame.node != self.node
+
+
+@bug(SlotClock, "discipline", "timed_clocks")
+def step_without_an_era(sound: Method) -> Method:
+    """Set the clock, and tell nobody."""
+
+    def discipline(self: SlotClock, now: int, offset_ns: int, error_ns: int | None) -> bool:
+        sound(self, now, offset_ns, error_ns)
+        self.era = 0
+        return False
+
+    return discipline
+
+
+@bug(Gateway, "_hand_over", "timed_types")
+def types_mixed_up(sound: Method) -> Method:
+    """Hand a sample to every consumer, whatever it wants."""
+
+    def hand_over(self: Gateway, now: int, sample: Sample) -> None:
+        everybody = [one for some in self._consumers.values() for one in some]
+        self._consumers, kept = {sample.response.type: everybody}, self._consumers
+        sound(self, now, sample)
+        self._consumers = kept
+
+    return hand_over
+
+
+@bug(Gateway, "_demand_key", "timed_types")
+def interests_not_aggregated(sound: Method) -> Method:
+    """Tell the interest of each consumer by itself."""
+    return lambda self, consumer: (consumer.type, consumer.port)
+
+
+@bug(Plan, "next_after", "timed_jitter")
+def boundary_of_the_longest_period_only(sound: Method) -> Method:
+    """Send only what is due for whoever wants the least."""
+
+    def next_after(self: Plan, slot_ns: int) -> int:
+        longest = self.periods[-1]
+        return (slot_ns // longest + 1) * longest
+
+    return next_after

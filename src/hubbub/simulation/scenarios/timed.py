@@ -1,0 +1,314 @@
+"""Time-triggered topics: jitter, loss, churn, clocks, floods, replays and crowds of vehicles."""
+
+from hubbub.events import ClockStepped, InterestRefused
+from hubbub.limits import INTERESTS_MAX, LEASE_MS_MIN, MS, SECOND, US
+from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
+from hubbub.simulation.scenarios.registry import scenario
+from hubbub.simulation.stage import Stage
+from hubbub.simulation.timed import Company, User, draw_periods, half_a_tick
+from hubbub.wire.header import HEADER_BYTES, INTEREST, RESPONSE
+from hubbub.wire.timed import (
+    ONE,
+    Interest,
+    Wanted,
+    decode_response,
+    decode_timed,
+    encode_response,
+    encode_timed,
+)
+
+_SCHEDULES = (STRICT, DUE, DUE, HARMONISED)
+_KIND_OFFSET = 3
+_IN_FLIGHT_NS = 60 * MS
+
+
+def _gather(stage: Stage, *, makers: int, users: int, host: dict[str, object]) -> Company:
+    """Open producers and consumers of one type, and let them meet."""
+    company = Company(stage)
+    schedule = stage.random.choice(_SCHEDULES)
+    nodes = [stage.node(stage.host(**host)) for _ in range(makers + users)]
+    stage.world.run_for(60 * MS)
+    for node in nodes[:makers]:
+        company.make(node, schedule=schedule, is_staggered=stage.random.random() < 0.2)
+    for node, period_us in zip(nodes[makers:], draw_periods(stage, users), strict=True):
+        company.use(node, period_us)
+        stage.world.run_for(stage.random.randrange(100 * MS))
+    stage.world.run_for(100 * MS)
+    return company
+
+
+@scenario
+def timed_jitter(stage: Stage) -> None:
+    """Delay every sample by up to half a tick, some twice: each consumer has one a slot."""
+    random, world = stage.random, stage.world
+    company = _gather(stage, makers=random.randint(1, 3), users=random.randint(1, 4), host={})
+    stage.faults(jitter_ns=half_a_tick(company), duplicate=random.choice([0, 0.2]))
+    local = company.use(company.makers[0].node, draw_periods(stage, 1)[0])
+    for _ in range(random.randint(0, 4)):
+        world.run_for(random.randrange(400 * MS))
+        _change_something(stage, company, keep=local)
+    world.run_for(2 * SECOND)
+    company.check_streams(_IN_FLIGHT_NS, is_lossless=True)
+    for maker in company.makers:
+        maker.check_load()
+        if maker.producer.options.schedule == STRICT and maker.producer.plan:
+            periods = [period for period in company.periods_us() if period % 1000 == 0]
+            if periods == company.periods_us():
+                maker.check_grid(periods)
+    _count(stage, company)
+
+
+def _change_something(stage: Stage, company: Company, keep: User) -> None:
+    """Let a consumer come, go or change its period; one of them stays as it is."""
+    random = stage.random
+    others = [user for user in company.users if user.ended_ns is None and user is not keep]
+    action = random.choice(["come", "go", "change"])
+    if action == "come" or not others:
+        node = random.choice([user.node for user in company.users])
+        company.use(node, draw_periods(stage, 1)[0])
+    elif action == "go":
+        random.choice(others).stop()
+    else:
+        random.choice(others).set_period(draw_periods(stage, 1)[0])
+
+
+@scenario
+def timed_loss(stage: Stage) -> None:
+    """Lose samples: the next tick of the slot repairs, and what stays empty is counted."""
+    random, world = stage.random, stage.world
+    company = _gather(stage, makers=random.randint(1, 2), users=random.randint(1, 4), host={})
+    company.loss = random.choice([0.02, 0.1, 0.3])
+    stage.faults(kind_loss={"interest": random.choice([0, 0.1])})
+    world.run_for(4 * SECOND)
+    company.check_streams(_IN_FLIGHT_NS, is_lossless=False)
+    for user in company.users:
+        for stream in user.consumer.streams.values():
+            first, last = user.taken[0].true_ns, user.taken[-1].true_ns
+            slots = (last - first) / (user.period_us * US) * len(company.makers)
+            counted = user.consumer.served + user.consumer.missed
+            text = f"{user.node}: {counted} slots were counted, there were about {slots:.1f}"
+            world.check(abs(counted - slots) <= 3 * len(company.makers) + 2, text)
+            world.check(stream.served > 0, "a stream without a sample")
+    _count(stage, company)
+
+
+@scenario
+def timed_churn(stage: Stage) -> None:
+    """Start, stop, change and kill: samples stop with the last interest or its lease."""
+    random, world = stage.random, stage.world
+    company = _gather(stage, makers=random.randint(1, 2), users=random.randint(1, 3), host={})
+    for _ in range(random.randint(2, 8)):
+        world.run_for(random.randrange(500 * MS))
+        if random.random() < 0.2:
+            node = stage.node()
+            company.make(node, schedule=random.choice(_SCHEDULES))
+        else:
+            _change_something(stage, company, keep=company.users[0])
+    world.run_for(500 * MS)
+    company.check_streams(_IN_FLIGHT_NS, is_lossless=True)
+    is_killed = random.random() < 0.5
+    live = [user for user in company.users if user.ended_ns is None]
+    longest_us = max(user.period_us for user in live)
+    hosts = {user.node for user in live}
+    producing = {maker.node for maker in company.makers}
+    for user in live if not is_killed else ():
+        user.stop()
+    for node in hosts if is_killed else ():
+        if node in producing:
+            for user in live:
+                if user.node is node:
+                    user.stop()
+        else:
+            node.crash()
+    lease_ns = max(LEASE_MS_MIN * MS, 5 * longest_us * US) if is_killed else 0
+    end_ns = world.now + lease_ns + longest_us * US + 10 * MS
+    world.run(end_ns + 4 * SECOND)
+    for maker in company.makers:
+        late = [one for one in maker.sent if one.true_ns > end_ns]
+        world.check(not late, f"{len(late)} samples for nobody (P7)")
+    _count(stage, company)
+
+
+@scenario
+def timed_clocks(stage: Stage) -> None:
+    """Let clocks be apart, drift and step: at most one slot more or less for each step."""
+    random, world = stage.random, stage.world
+    drifts: dict[str, object] = {"drift_ppm": random.choice([-200, 0, 100])}
+    company = _gather(stage, makers=1, users=random.randint(1, 3), host=drifts)
+    maker = company.makers[0]
+    for node in {user.node for user in company.users}:
+        node.step_wall_clock(random.randrange(-10 * SECOND, 10 * SECOND))
+    world.run_for(2 * SECOND)
+    steps, start_ns = random.randint(1, 3), world.now
+    before = [len(user.taken) for user in company.users]
+    for _ in range(steps):
+        world.run_for(random.randrange(1500 * MS, 3000 * MS))
+        size_ns = random.choice([60 * MS, 1 * SECOND, 3600 * SECOND])
+        maker.node.step_wall_clock(random.choice([-1, 1]) * size_ns)
+    world.run_for(3 * SECOND)
+    world.check(maker.node.core.timed.clock.steps == steps, "a step was not noticed")
+    reported = [e for _, node, e in stage.ledger.events if isinstance(e, ClockStepped)]
+    world.check(len(reported) >= steps, f"{steps} steps, {len(reported)} reported")
+    for user, count in zip(company.users, before, strict=True):
+        company._check_once(user, maker)
+        expected = (world.now - start_ns) / (user.period_us * US)
+        found = len(user.taken) - count
+        text = f"{found} samples at {user.period_us} us, about {expected:.1f} expected (P14)"
+        world.check(abs(found - expected) <= steps + 1.5, text)
+        gaps = [
+            after.true_ns - before.true_ns
+            for before, after in zip(user.taken, user.taken[1:], strict=False)
+        ]
+        longest = max(gaps[count:], default=0)
+        text = f"{longest / MS} ms without a sample at {user.period_us} us (P14)"
+        world.check(longest <= 2 * user.period_us * US + _IN_FLIGHT_NS, text)
+    _count(stage, company)
+
+
+@scenario
+def timed_flood(stage: Stage) -> None:
+    """Send a producer thousands of interests in a microsecond: it stays below its cap."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    node, liar, honest = stage.node(), stage.node(), stage.node()
+    world.run_for(100 * MS)
+    cap_hz = random.choice([50, 200, 1000])
+    maker = company.make(node, schedule=random.choice(_SCHEDULES), cap_hz=cap_hz)
+    user = company.use(honest, 100_000)
+    user.is_plain = cap_hz > 10
+    for round in range(10):
+        for _ in range(50):
+            fake = random.randbytes(12) if random.random() < 0.9 else liar.core.timed.node
+            period_us = random.choice([1, 1, 7, 999, 33_333, random.randrange(1, 10**6)])
+            wants = [Wanted(port, period_us) for port in range(2, random.randint(3, 6))]
+            lie = Interest(
+                fake, random.randrange(9), 0, 1, 1, round + 1, random.choice([100, 3000, 10**6]),
+                0, 0, wants,
+            )  # fmt: skip
+            liar.core.endpoint.send(None, INTEREST, 0, encode_timed(lie))
+        liar.wake()
+        world.run_for(random.randrange(100 * MS))
+    world.run_for(1 * SECOND)
+    maker.check_load()
+    world.check(len(maker.producer.interests.leases) <= INTERESTS_MAX, "too many interests (P16)")
+    reports = [e for _, one, e in stage.ledger.events if isinstance(e, InterestRefused)]
+    world.check(bool(reports), "nobody said that interests are refused (P9)")
+    world.check(len(user.taken) >= 10, f"an honest consumer had {len(user.taken)} samples")
+    _count(stage, company)
+
+
+@scenario
+def timed_replay(stage: Stage) -> None:
+    """Send old and bent frames again: nothing is taken twice, nothing withdrawn comes back."""
+    random, world = stage.random, stage.world
+    company = _gather(stage, makers=2, users=2, host={})
+    mallory = stage.node()
+    world.run_for(500 * MS)
+    leaver = company.users[1]
+    leaver.stop()
+    world.run_for(100 * MS)
+    interests = [frame for frame in company.heard if frame[_KIND_OFFSET] == INTEREST]
+    others = [one.node for one in company.users] + [maker.node for maker in company.makers]
+    for _ in range(200):
+        frame = random.choice(random.choice([interests, company.heard]))
+        node = random.choice(others)
+        sender = next(one for one in stage.ledger.nodes if one.key == frame[14:34])
+        stage.network._carry(sender, node, frame, world.now)
+        body = _bend(stage, frame)
+        if body is not None:
+            mallory.core.endpoint.send(None, frame[_KIND_OFFSET], 0, body)
+            mallory.wake()
+        world.run_for(random.randrange(10 * MS))
+    periods = company.periods_us()
+    for maker in company.makers:
+        wanted = sorted(set(maker.producer.interests.periods))
+        world.check(wanted == sorted(set(periods)), f"{wanted} us wanted, not {periods} (P15)")
+    company.check_streams(_IN_FLIGHT_NS, is_lossless=True)
+    refused = sum(node.core.timed.tally.refused_port for node in others)
+    refused += sum(node.core.timed.tally.refused_hops for node in others)
+    world.check(refused > 0, "a frame to port 1, or without a hop, was let in (P10)")
+    _count(stage, company)
+
+
+def _bend(stage: Stage, frame: bytes) -> bytes | None:
+    """Address a frame to port 1, or leave it no hop."""
+    if frame[_KIND_OFFSET] == RESPONSE:
+        response = decode_response(frame, HEADER_BYTES, len(frame))
+        assert response is not None
+        later = response._replace(
+            sequence=response.sequence + 10**6, tick_ns=response.tick_ns + 5 * SECOND
+        )
+        if stage.random.random() < 0.5:
+            return encode_response(later._replace(destination=1))
+        return encode_response(later._replace(hops=0))
+    interest = decode_timed(Interest, frame[HEADER_BYTES:])
+    assert interest is not None
+    return encode_timed(
+        Interest(
+            interest.node, interest.port, 1, interest.type, 1, interest.version + 10**6,
+            interest.lease_ms, interest.mode, interest.scope, [Wanted(2, 1000)],
+        )
+    )  # fmt: skip
+
+
+@scenario
+def timed_choice(stage: Stage) -> None:
+    """Choose one of several producers; when it dies, another serves within two slots."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    nodes = stage.nodes(random.randint(2, 3))
+    user_node = stage.node()
+    world.run_for(60 * MS)
+    for node in nodes:
+        company.make(node)
+    period_us = random.choice([50_000, 100_000])
+    user = company.use(user_node, period_us, mode=ONE)
+    world.run_for(1 * SECOND)
+    chosen = user.taken[-1].origin
+    world.check(
+        {one.origin for one in user.taken[3:]} == {chosen}, "samples of more than one (ONE)"
+    )
+    victim = next(maker for maker in company.makers if maker.producer.origin == chosen)
+    victim.node.crash()
+    killed_ns = world.now
+    world.run_for(1 * SECOND)
+    first = next((one for one in user.taken if one.true_ns > killed_ns + 10 * MS), None)
+    world.check(first is not None, "nobody took over")
+    assert first is not None
+    waited_ns = first.true_ns - killed_ns
+    text = f"{waited_ns / MS} ms until another took over"
+    world.check(waited_ns <= 4 * period_us * US + 50 * MS, text)
+    _count(stage, company)
+
+
+@scenario
+def timed_types(stage: Stage) -> None:
+    """Mix types, several consumers a vehicle: each gets its own, and one interest goes out."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    cars = stage.nodes(random.randint(2, 4))
+    world.run_for(60 * MS)
+    types = range(1, random.randint(3, 6))
+    for type in types:
+        company.make(random.choice(cars), type, schedule=random.choice(_SCHEDULES))
+    for _ in range(random.randint(4, 12)):
+        company.use(random.choice(cars), draw_periods(stage, 1)[0], random.choice(types))
+    world.run_for(2 * SECOND)
+    company.check_streams(_IN_FLIGHT_NS, is_lossless=True)
+    for maker in company.makers:
+        wanting = {user.node for user in company.users if user.consumer.type == maker.producer.type}
+        leases = maker.producer.interests.leases.values()
+        world.check(
+            len(leases) == len(wanting), f"{len(leases)} interests of {len(wanting)} vehicles"
+        )
+        told = {period for lease in leases for period in lease.periods_us}
+        wanted = set(company.periods_us(maker.producer.type))
+        world.check(told == wanted, f"{sorted(told)} us told, {sorted(wanted)} wanted (P13)")
+    _count(stage, company)
+
+
+def _count(stage: Stage, company: Company) -> None:
+    counts = stage.world.counts
+    counts["samples"] += sum(len(maker.sent) for maker in company.makers)
+    counts["taken"] += sum(len(user.taken) for user in company.users)
+    counts["slots_missed"] += sum(user.consumer.missed for user in company.users)
