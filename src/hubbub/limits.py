@@ -236,6 +236,8 @@ RECORDER_CLOSE_S: Final = 5.0  # So long a disk that refuses is tried when all i
 JAVA_MAJOR_MIN: Final = 17
 JAVA_START_S: Final = 20.0
 SPARK_LOG_BYTES_MAX: Final = 4 << 20
+TABLE_READ_ATTEMPTS: Final = 5
+RECORDED_TIME_MAX: Final = 1 << 62  # In 2116; differences of two times fit into 64 bits.
 
 # The Parquet files of a store.
 ROW_GROUP_ROWS: Final = 131_072
