@@ -133,6 +133,21 @@ SHAPES: Final = {
             ("messages", _LONG),
         ),
     ),
+    "bus_counters": _shape(
+        (
+            ("window_start", _TIME),
+            ("recorder", _TEXT),
+            ("node_id", _TEXT),  # Empty: the recorder's own node.
+            ("incarnation", _LONG),
+            ("link", _TEXT),
+            ("name", _TEXT),
+        ),
+        (
+            ("window_end", _TIME),
+            ("node_name", _TEXT),
+            ("added", _LONG),  # By how much the counter grew in this window.
+        ),
+    ),
     "late": _shape(
         _ROW,
         (
