@@ -16,6 +16,17 @@ SUBJECT_LEVELS_MAX: Final = 64
 NODE_NAME_BYTES_MAX: Final = 255
 RELEASE_BYTES_MAX: Final = 64
 
+# The report. What is more is summed up in pictures and left out of tables, and that is said.
+REPORT_BYTES_MAX: Final = 2_000_000
+REPORT_TIMES_MAX: Final = 96  # Columns of a picture over time.
+REPORT_SERIES_MAX: Final = 5  # As many colours as everybody can tell apart.
+REPORT_TOPICS_MAX: Final = 32  # Rows of a picture.
+REPORT_NODES_MAX: Final = 16
+REPORT_MARKS_MAX: Final = 32  # On one line of the timeline.
+REPORT_ROWS_MAX: Final = 200  # Of a table below a picture; fewer if the page gets too large.
+REPORT_FINDINGS_MAX: Final = 8  # Of one kind; the others are counted together.
+REPORT_TEXT_MAX: Final = 160  # Characters of one cell, or of what a part says when pointed at.
+
 # Frames.
 # A declaration of the longest subject and type name must fit; IPv6 promises an MTU of 1280.
 FRAME_BYTES_MIN: Final = 1232

@@ -35,7 +35,7 @@ API = {
 }
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
-HIGH = {"store", "recorder", "pipeline"}
+HIGH = {"store", "recorder", "pipeline", "report"}
 
 # Each room, and all that it may import from beside itself. A new room has to be entered here.
 LAYERS: list[tuple[set[str], set[str]]] = [
@@ -50,6 +50,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     ({"recorder"}, FOUNDATION | API | {"store", "protocol", "runtime"}),
     ({"pipeline"}, FOUNDATION | API | {"store", "recorder", "simulation", "protocol"}),
     ({"pyspark_hubbub"}, {"pipeline"}),
+    ({"report"}, FOUNDATION | {"store", "pipeline"}),
     ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | HIGH | {"simulation"}),
 ]
 

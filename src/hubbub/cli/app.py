@@ -16,6 +16,7 @@ from hubbub.cli import (
     ps,
     pub,
     rec,
+    report,
     simulate,
     store,
     sub,
@@ -44,6 +45,7 @@ app.command("info")(info.info)
 app.command("graph")(graph.graph)
 app.command("play")(play.play)
 app.command("export")(export.export)
+app.command("report")(report.report)
 app.add_typer(store.app, name="store")
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
