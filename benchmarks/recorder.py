@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,12 @@ def feed(domain: str, size: int, count: int, kept: Callable[[], int]) -> int:
     assert child.stdin is not None and child.stdout is not None
     begun_ns = int(child.stdout.readline())
     while (now := kept()) < count:
-        if child.poll() is None:
+        with suppress(BrokenPipeError):  # It has sent everything.
             child.stdin.write(f"{now}\n")
             child.stdin.flush()
         time.sleep(LOOK_S)
-    child.stdin.close()
+    with suppress(BrokenPipeError):
+        child.stdin.close()
     child.wait()
     child.stdout.close()
     return begun_ns

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -201,6 +202,20 @@ def test_second_recorder_is_refused_with_the_process_that_records(
     ):
         record(place, store)
     record(place, store).close()
+
+
+def test_forked_child_does_not_keep_the_lock(place: Place, store: Path) -> None:
+    recorder = record(place, store)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        recorder.close()
+        record(place, store).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_next_recorder_goes_on_where_the_last_one_ended(place: Place, store: Path) -> None:

@@ -3,8 +3,11 @@
 import fcntl
 import os
 from pathlib import Path
+from weakref import WeakSet
 
 from hubbub.errors import StoreError
+
+_held: "WeakSet[StoreLock]" = WeakSet()
 
 
 class StoreLock:
@@ -29,9 +32,19 @@ class StoreLock:
             ) from None
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        _held.add(self)
 
     def release(self) -> None:
         """Let another one record; more than once does no harm."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _forked() -> None:
+    """Let go in a forked child, or it would hold the lock when the recorder is long gone."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forked)
