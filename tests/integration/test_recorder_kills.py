@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from hubbub.recorder.lock import StoreLock
 from hubbub.store.disk import Disk
 from hubbub.store.journal import Run, open_segment, segments
+from hubbub.store.lock import StoreLock
 from hubbub.store.recovery import Recovered, recover
 from tests.integration.bus import IS_SOAK, ROOT, wait_until
 from tests.integration.killed_recorder import SUBJECT, acknowledged

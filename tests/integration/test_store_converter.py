@@ -9,13 +9,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hubbub.store.converter import _Work, closed_segments, conversion_lock
+from hubbub.errors import StoreError
+from hubbub.store.converter import _Work, closed_segments, conversion_lock, convert_rest
 from hubbub.store.converting import Converter
 from hubbub.store.journal import segments
 from hubbub.store.layout import data_files
+from hubbub.store.lock import StoreLock
 from hubbub.store.manifest import read_manifest, readable_files
 from tests.integration.bus import wait_until
 from tests.unit.store.recording import run, write_segment
+from tests.unit.store.test_reading import make_store
 
 RUNS = 40
 
@@ -140,3 +143,29 @@ def test_converter_compacts_when_nothing_else_is_to_be_done(
     work._tidy()
     assert [entry.rows for entry in read_manifest(tmp_path).entries] == [9]
     assert len(readable_files(tmp_path, "messages")) == 2 and offsets(tmp_path) == list(range(12))
+
+
+def test_rest_that_a_killed_recorder_left_is_converted(tmp_path: Path) -> None:
+    make_store(tmp_path)
+    write_many(tmp_path, 0, 1)
+    path = write_segment(tmp_path, [run(3), run(6)], 1, is_closed=False)
+    path.write_bytes(path.read_bytes()[:-5] + bytes(4096))
+    rest = convert_rest(tmp_path)
+    assert [one.messages for one in rest.conversions] == [3, 3]
+    assert [torn.segment for torn in rest.torn] == [1] and all(
+        one.is_whole for one in rest.conversions
+    )
+    assert offsets(tmp_path) == list(range(6)) and not segments(tmp_path)
+    assert convert_rest(tmp_path).conversions == []
+
+
+def test_rest_is_not_touched_while_somebody_records(tmp_path: Path) -> None:
+    make_store(tmp_path)
+    write_segment(tmp_path, [run(0)], 0, is_closed=False, zeros=4096)
+    lock = StoreLock(tmp_path)
+    with pytest.raises(StoreError, match="being recorded"):
+        convert_rest(tmp_path)
+    lock.release()
+    with pytest.raises(StoreError, match="is no store"):
+        convert_rest(tmp_path / "nowhere")
+    assert len(segments(tmp_path)) == 1

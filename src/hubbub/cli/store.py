@@ -213,6 +213,38 @@ def _report_faults(
     print(f"{what}: {plural(len(faults), 'fault') if faults else 'everything is sound'}{end}")
 
 
+@app.command("convert")
+def convert(path: Place, as_json: Json = False) -> None:
+    """Turn what a recorder left in the journal into Parquet files, which Spark reads.
+
+    A recorder does this by itself, also when it starts again; this is for one that was killed, or
+    recorded with --no-convert. Exits with 1 when something could not be read.
+    """
+    open_store(path)
+    from hubbub.store.converter import convert_rest
+
+    rest = convert_rest(path)
+    damaged = [one.segment for one in rest.conversions if not one.is_whole]
+    messages = sum(one.messages for one in rest.conversions)
+    for torn in rest.torn:
+        note(f"segment {torn.segment}: a write that never ended ({torn.size_bytes} bytes) is cut")
+    for segment in damaged:
+        note(f"segment {segment} could not be read whole: it is kept in journal/damaged")
+    if as_json:
+        print_json(
+            {
+                "segments": len(rest.conversions),
+                "messages": messages,
+                "torn_bytes": sum(torn.size_bytes for torn in rest.torn),
+                "damaged": damaged,
+            }
+        )
+    else:
+        what = f"{plural(len(rest.conversions), 'segment')}, {plural(messages, 'message')}"
+        note(f"{what} converted")
+    raise typer.Exit(1 if damaged else 0)
+
+
 @app.command("prune")
 def prune(
     path: Place,

@@ -22,12 +22,12 @@ from hubbub.node import Node
 from hubbub.opening import open as open_node
 from hubbub.recorder import quota, rows
 from hubbub.recorder.intake import Intake
-from hubbub.recorder.lock import StoreLock
 from hubbub.recorder.scribe import Scribe
 from hubbub.recorder.tap import Tap
 from hubbub.recorder.watch import Counted, Watch
 from hubbub.store.converting import Converter
 from hubbub.store.disk import Disk
+from hubbub.store.lock import StoreLock
 from hubbub.store.recovery import Recovered, recover
 from hubbub.store.writing import Journal
 from hubbub.subjects import check_pattern

@@ -16,15 +16,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from pyarrow import ArrowException
 
 from hubbub.errors import StoreError
-from hubbub.limits import COMPACT_POLL_S, CONVERT_POLL_S, CONVERT_RETRY_S, CONVERTER_NICENESS
+from hubbub.limits import (
+    COMPACT_POLL_S,
+    CONVERT_POLL_S,
+    CONVERT_RETRY_S,
+    CONVERTER_GRACE_S,
+    CONVERTER_NICENESS,
+)
 from hubbub.store.compact import compact, tidying
 from hubbub.store.convert import Conversion, convert_segment
+from hubbub.store.disk import Disk
+from hubbub.store.identity import read_identity
 from hubbub.store.journal import open_segment, segments
 from hubbub.store.layout import TABLE_NAMES, remove_unfinished
+from hubbub.store.lock import StoreLock
+from hubbub.store.recovery import Torn, recover
+
+
+class Rest(NamedTuple):
+    """What was converted after a recorder had ended, and what it never finished writing."""
+
+    conversions: list[Conversion]
+    torn: tuple[Torn, ...]
 
 
 def closed_segments(store: Path) -> list[Path]:
@@ -58,6 +76,27 @@ def convert_closed(store: Path) -> Iterator[Conversion]:
         yield convert_segment(store, path)
 
 
+def convert_rest(store: Path, timeout_s: float = CONVERTER_GRACE_S) -> Rest:
+    """Convert everything that a recorder left when it ended, or died; it may not be there any more.
+
+    What it was writing when it died is cut off, as the next recorder would do.
+    """
+    read_identity(store)
+    lock = StoreLock(store)
+    try:
+        torn = recover(store, time.time_ns(), Disk()).torn
+        end_s = time.monotonic() + timeout_s
+        while True:
+            with conversion_lock(store) as is_ours:
+                if is_ours:
+                    return Rest(list(convert_closed(store)), torn)
+            if time.monotonic() > end_s:
+                raise StoreError(f"{store} is being converted by another process: try again")
+            time.sleep(CONVERT_POLL_S)
+    finally:
+        lock.release()
+
+
 @contextmanager
 def conversion_lock(store: Path) -> Iterator[bool]:
     """Let one process at a time convert and compact; False: another one does."""
@@ -80,6 +119,7 @@ class _Work:
         self._store = store
         self._parent = os.getppid()
         self._is_told_to_end = False
+        self._told = ""
         self._tidy_at_s = time.monotonic() + COMPACT_POLL_S
 
     @property
@@ -113,13 +153,13 @@ class _Work:
         try:
             for conversion in convert_closed(self._store):
                 if not conversion.is_whole:
-                    _tell(f"segment {conversion.segment} is damaged: see journal/damaged")
+                    self._tell(f"segment {conversion.segment} is damaged: see journal/damaged")
                 if self._is_orphan:
                     return True
         except FileNotFoundError:
             return False  # The recorder's quota was quicker, and has told so.
         except (OSError, StoreError, ArrowException) as error:
-            _tell(f"not converted: {error}")
+            self._tell(f"not converted: {error}")
             return False
         return True
 
@@ -134,10 +174,16 @@ class _Work:
                     for _ in compact(self._store, time.time_ns(), self._is_idle):
                         pass
         except (OSError, StoreError, ArrowException) as error:
-            _tell(f"not compacted: {error}")
+            self._tell(f"not compacted: {error}")
 
     def _is_idle(self) -> bool:
         return not (self._is_orphan or closed_segments(self._store))
+
+    def _tell(self, text: str) -> None:
+        """Say something, but not the same again and again."""
+        if text != self._told:
+            _write(text)
+        self._told = text
 
     def _wait(self, seconds: float) -> None:
         """Wait for a word of the recorder."""
@@ -149,7 +195,7 @@ class _Work:
             self._is_told_to_end = not os.read(0, 1 << 16)
 
 
-def _tell(text: str) -> None:
+def _write(text: str) -> None:
     sys.stderr.write(f"hubbub: {text}\n")
     sys.stderr.flush()
 
@@ -164,7 +210,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the recorder, which tells us.
     os.nice(CONVERTER_NICENESS)
     if not store.is_dir():
-        _tell(f"{store} is no folder")
+        _write(f"{store} is no folder")
         return 2
     return _Work(store).run()
 
