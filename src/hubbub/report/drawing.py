@@ -109,7 +109,7 @@ def times_of(clock: Clock, start: float, end: float) -> Scale:
     return Scale(clock.first_us, clock.last_us, start, end)
 
 
-def time_axis(times: Scale, y: float, top: float, room_px: float = 90) -> Markup:
+def time_axis(times: Scale, y: float, top: float, room_px: float = 74) -> Markup:
     """Draw marks of the clock below a picture, and thin lines up through it."""
     wanted = int((times.end - times.start) / room_px)
     parts: list[Child] = []
