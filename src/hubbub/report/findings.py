@@ -112,10 +112,11 @@ def _say_loss(loss: Loss) -> Finding:
     where = f"{plural(loss.messages, 'message')} lost on {loss.subject} by publisher {loss.source}"
     who_told = f"reported by the bus as {told}" if told else "reported by nobody"
     by = "" if loss.lost_by == BY_BUS else f" (lost by: {loss.lost_by})"
+    hint = () if told else ("best effort loses without a report; reliable topics must not",)
     return Finding(
         Level.BAD,
         f"{where} {period(loss.first_us, loss.last_us)}, {who_told}{by}.",
-        (f"{plural(loss.gaps, 'hole')} in the sequence",),
+        (f"{plural(loss.gaps, 'hole')} in the sequence", *hint),
         "loss",
     )
 

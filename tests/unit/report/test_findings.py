@@ -89,6 +89,7 @@ def test_loss_that_nobody_reported_is_not_put_down_to_the_bus() -> None:
     unreported = gap("/a", 1, 2, reported=False, reported_as=None, lost_by="unknown")
     found = findings_of(topic_health=[health(0, "/a", lost=2)], gaps=[unreported])
     assert texts(found, Level.BAD)[0].endswith("reported by nobody (lost by: unknown).")
+    assert "best effort loses without a report; reliable topics must not" in found[0].evidence
     assert "The recorder lost nothing." not in texts(found)
 
 
