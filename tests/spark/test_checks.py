@@ -1,6 +1,7 @@
 """The checks of recordings see what is wrong, and pass what is right."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ from hubbub.store.schema import TABLES
 from tests.unit.pipeline.recording import RECORDER, Recording
 
 TOP = (1 << 63) - 1  # The next sequence is kept as a negative number.
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    """Compile nothing: that pays for millions of rows, and costs seconds for ten."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    yield
+    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 def frame(spark: SparkSession, schema: Any, rows: list[dict[str, Any]]) -> DataFrame:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.terminal import escape, note, plural
+from hubbub.errors import MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,11 +20,16 @@ class OnSpark:
 
     def __init__(self, names: list[str], seeds: range, traces: Path, master: str | None) -> None:
         from hubbub.pipeline.session import start
-        from hubbub.pipeline.sweep import Sweep
 
+        try:
+            from hubbub.pipeline.sweep import Sweep
+        except ImportError:
+            raise MissingExtra("Spark is not installed: pip install 'hubbub[spark]'") from None
         self._sweep = Sweep(names, seeds, traces)
         self._sweep.prepare()
-        self._spark: SparkSession = start(master, name="hubbub simulate")
+        # Few rows: Spark decides while it runs how few tasks they are worth.
+        settings = {"spark.sql.adaptive.enabled": "true"}
+        self._spark: SparkSession = start(master, name="hubbub simulate", settings=settings)
 
     def run(self) -> "Iterator[Result]":
         """Return how runs went, as they end."""

@@ -139,6 +139,7 @@ class Ledger:
         self.awareness = Awareness(world)
         self.events: list[tuple[int, SimulatedNode, Event]] = []
         self.are_gaps_allowed = False
+        self.is_due = False  # Whether everybody should have had the time to get what it is owed.
         self.trace: Trace | None = None
 
     # What nodes tell.

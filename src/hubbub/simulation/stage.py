@@ -114,6 +114,7 @@ class Stage:
     def settle(self, limit_ns: int = SETTLE_NS) -> int:
         """Let everything arrive; return how long that took after healing."""
         start = self.world.now
+        self.ledger.is_due = True
         self.world.run_while(lambda: not self.ledger.is_complete, limit_ns, 5 * MS)
         lacking = self.ledger.lacking()
         self.world.check(not lacking, f"{limit_ns / MS:.0f} ms after healing: {lacking}")

@@ -72,7 +72,7 @@ class Trace:
 
     def finish(self, ledger: "Ledger") -> None:
         """Keep who was owed what, and who heard what."""
-        for publication, node, owed in ledger.debts():
+        for publication, node, owed in ledger.debts() if ledger.is_due else ():
             source, topic = publication.node.source, publication.topic
             place = (source.id, source.incarnation, topic.subject)
             if owed is None or not topic.is_reliable:

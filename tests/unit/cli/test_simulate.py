@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,10 @@ def test_summary_for_programs_has_seed_and_reason(capsys: pytest.CaptureFixture[
         {"scenario": "loss", "seed": 1, "reason": "x", "trace_hash": "hash1"}
     ]
     assert told["scenarios"]["loss"]["failing_seeds"] == [1]
+
+
+def test_traces_of_another_sweep_are_not_mixed_with_ours(tmp_path: Path) -> None:
+    """Said before Spark is started, which takes its time."""
+    (tmp_path / "messages").mkdir()
+    with pytest.raises(ConfigurationError, match="is not empty: remove it, or name another"):
+        simulate.simulate(["goodbye"], "0:1", on_spark=True, traces=tmp_path)

@@ -66,7 +66,6 @@ class Published(WriterCommitMessage):
     """What a task has published."""
 
     rows: int
-    unheard: int  # Rows that nobody wanted.
 
 
 def take_options(given: Mapping[str, str]) -> Options:
@@ -132,7 +131,7 @@ class _Sender:
         self._options = options
         self._publishers: dict[tuple[str, str, int], hubbub.Publisher] = {}
         self._began_s = monotonic()
-        self.rows = self.unheard = 0
+        self.rows = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Publish rows in their order."""
@@ -147,7 +146,7 @@ class _Sender:
                 )
             publisher = self._publisher(subject, schema or "", schema_hash or 0)
             data = payload.encode() if isinstance(payload, str) else payload
-            self.unheard += not publisher.publish(data, time_ns=time_ns)
+            publisher.publish(data, time_ns=time_ns)
             self.rows += 1
             self._pace()
 
@@ -187,7 +186,7 @@ def publish(batches: Iterable[pa.RecordBatch], options: Options, job: str) -> Pu
     assert context is not None, "Spark runs this"
     with closing(Spool(batches)) as spool:
         if not spool.rows:
-            return Published(0, 0)
+            return Published(0)
         place = f"{job}-{context.partitionId()}"
         node_id = repeatable_id(f"{place}-{spool.fingerprint}")
         with hubbub.open(f"spark-{place}", node_id=node_id, **options.node) as node:
@@ -195,7 +194,7 @@ def publish(batches: Iterable[pa.RecordBatch], options: Options, job: str) -> Pu
             for batch in spool.batches():
                 sender.send(batch)
             sender.finish()
-    return Published(sender.rows, sender.unheard)
+    return Published(sender.rows)
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -1,0 +1,163 @@
+"""The same jobs on real clusters: processes of their own for a master, two workers and executors.
+
+Each takes half a minute on an idle machine, so they run in `make soak` alone.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from hubbub.pipeline.java import find_java
+from hubbub.pipeline.session import cache_directory
+from tests.integration.bus import IS_SOAK
+from tests.integration.link_probe import free_port
+from tests.unit.pipeline.recording import Recording
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(not IS_SOAK, reason="half a minute each: HUBBUB_SOAK=1 runs them"),
+    pytest.mark.timeout(900),
+]
+
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+HOME = Path(pyspark.__file__).parent
+DEADLINE_S = 120.0
+
+
+def spark_class(*arguments: str) -> list[str]:
+    return [str(HOME / "bin" / "spark-class"), *arguments]
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a master and two workers from the package that pip installs; return its address."""
+    folder = tmp_path_factory.mktemp("cluster")
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(HOME),
+        "JAVA_HOME": str(find_java(cache_directory())),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    commands = [
+        spark_class(
+            "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1",
+            "--port", str(port), "--webui-port", "0",
+        ),
+        *(
+            spark_class(
+                "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1",
+                "--memory", "1g", "--webui-port", "0", "-d", str(folder / f"work-{n}"), master,
+            )
+            for n in range(2)
+        ),
+    ]  # fmt: skip
+    log = folder / "log"
+    with log.open("wb") as output:
+        processes = [
+            subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+            for command in commands
+        ]
+        try:
+            end_s = time.monotonic() + DEADLINE_S
+            while log.read_text().count("Successfully registered with master") < 2:
+                assert time.monotonic() < end_s, log.read_text()
+                time.sleep(0.2)
+            yield master
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(30)
+
+
+@pytest.fixture(params=[LOCAL_CLUSTER, "standalone"])
+def master(request: pytest.FixtureRequest) -> str:
+    if request.param == LOCAL_CLUSTER:
+        return LOCAL_CLUSTER
+    address: str = request.getfixturevalue("standalone")
+    return address
+
+
+def hubbub(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of Hubbub's, as a person would."""
+    return subprocess.run(
+        [sys.executable, "-m", "hubbub", *arguments],
+        cwd=cwd, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+
+
+def test_sweep_on_a_cluster(master: str, tmp_path: Path) -> None:
+    done = hubbub(
+        "simulate", "--spark", "--master", master, "--scenario", "tail_loss", "--seeds", "0:24",
+        "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = json.loads(done.stdout)
+    assert (summary["runs"], summary["failed"], summary["faults"]) == (24, 0, [])
+    assert len(list((tmp_path / "traces" / "results").rglob("*.parquet"))) == 3
+
+
+READ = """
+import sys
+from hubbub.pipeline.session import start
+spark = start(sys.argv[1])
+frame = spark.read.format("hubbub").option("maxRowsPerPartition", "5").load(sys.argv[2])
+hosts = frame.mapInArrow(lambda batches: batches, frame.schema).selectExpr("offset", "payload")
+print(frame.rdd.getNumPartitions(), frame.count(), hosts.selectExpr("sum(offset)").first()[0])
+query = (spark.readStream.format("hubbub")
+    .options(startingOffsets="earliest", maxRowsPerTrigger="9")
+    .load(sys.argv[2]).selectExpr("offset").writeStream.format("parquet")
+    .option("checkpointLocation", sys.argv[3] + "/checkpoint").option("path", sys.argv[3] + "/out")
+    .trigger(availableNow=True).start())
+query.awaitTermination()
+print(spark.read.parquet(sys.argv[3] + "/out").selectExpr("count(*)", "sum(offset)").first()[:])
+spark.stop()
+"""
+
+
+def test_recording_is_read_on_a_cluster(master: str, tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "store")
+    for n in range(6):
+        recording.add("/a", *(b"%d" % i for i in range(5)))
+        if n in (1, 3):
+            recording.roll()
+    recording.convert()
+    done = subprocess.run(
+        [sys.executable, "-c", READ, master, str(recording.path), str(tmp_path)],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["6 30 435", "(30, 435)"]
+
+
+def test_spark_submit_runs_a_command(standalone: str, tmp_path: Path) -> None:
+    """`spark-submit` starts Java itself, and tells the master."""
+    script = tmp_path / "job.py"
+    script.write_text("from hubbub.cli.main import main\nmain()\n")
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(HOME),
+        "JAVA_HOME": str(find_java(cache_directory())),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [
+            str(HOME / "bin" / "spark-submit"), "--master", standalone, str(script),
+            "simulate", "--spark", "--scenario", "tail_loss", "--seeds", "0:8",
+        ],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"8 runs of seeds 0:8: all green", done.stdout)
+    assert "nothing missing, nothing twice, in order" in done.stdout
