@@ -6,6 +6,8 @@ Everything public is listed in `__all__`; everything else may change.
 from hubbub.awareness import RemotePeer, RemotePublisher, RemoteSubscriber
 from hubbub.channel import Channel
 from hubbub.connection import Connection
+from hubbub.consumer import Consumer, ConsumerStatistics
+from hubbub.data_types import DataTypeId, register_data_type
 from hubbub.errors import (
     Backpressure,
     ClosedError,
@@ -47,6 +49,7 @@ from hubbub.links.faults import Faults
 from hubbub.message import Message, ReplayedMessage, Source
 from hubbub.node import Node
 from hubbub.opening import open
+from hubbub.producer import Producer, ProducerStatistics
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.recorder import Recorder, RecorderStatistics
@@ -66,6 +69,9 @@ __all__ = [
     "ClosedError",
     "ConfigurationError",
     "Connection",
+    "Consumer",
+    "ConsumerStatistics",
+    "DataTypeId",
     "DeadlineMissed",
     "Event",
     "Faults",
@@ -85,6 +91,8 @@ __all__ = [
     "PeerJoined",
     "PeerLeft",
     "PeriodGranted",
+    "Producer",
+    "ProducerStatistics",
     "Publisher",
     "PublisherMatched",
     "PublisherUnmatched",
@@ -112,5 +120,6 @@ __all__ = [
     "check_subject",
     "matches",
     "open",
+    "register_data_type",
     "set_log",
 ]

@@ -231,10 +231,10 @@ class Connection:
             )
             self._node._emit(event, sink.subscription)
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: Event, owner: object = None) -> None:
         """Log and report an event; no lock is held, for a log may end in code of the user's."""
         self.driver.journal.note(event)
-        self._node._emit(event)
+        self._node._emit(event, owner)
 
     @staticmethod
     def _is_mismatch(topic: DeliveredTopic, sink: Sink) -> bool:

@@ -31,6 +31,20 @@ class Passage(Struct, frozen=True, gc=False):
     receivers_bitmap: int
 
 
+class Tick(Passage, frozen=True, gc=False):
+    """How a sample came, and the tick that it was made for.
+
+    `period_ns` is the shortest period that its producer serves, `port` that of the producer; `era`
+    changes when its clock steps.
+    """
+
+    tick_ns: int
+    period_ns: int
+    port: int
+    era: int
+    is_synchronised: bool
+
+
 class Message(Struct, frozen=True):
     """One message, as published, with what the bus knows about its way.
 
@@ -68,6 +82,24 @@ class Message(Struct, frozen=True):
         """Return by which link it came."""
         passage = self.passage
         return passage if isinstance(passage, str) else passage.link
+
+    @property
+    def tick_ns(self) -> int | None:
+        """Return the nominal time of a sample; None: this is no sample of a producer."""
+        passage = self.passage
+        return passage.tick_ns if isinstance(passage, Tick) else None
+
+    @property
+    def period_ns(self) -> int | None:
+        """Return the shortest period that its producer serves; None: this is no sample."""
+        passage = self.passage
+        return passage.period_ns if isinstance(passage, Tick) else None
+
+    @property
+    def port(self) -> int | None:
+        """Return the port of its producer; None: this is no sample."""
+        passage = self.passage
+        return passage.port if isinstance(passage, Tick) else None
 
     @property
     def receiver(self) -> int | None:

@@ -12,14 +12,17 @@ from hubbub.awareness import RemotePeer, RemotePublisher, list_peers, list_publi
 from hubbub.channel import Channel
 from hubbub.closing import Closing
 from hubbub.connection import Connection
+from hubbub.consumer import Consumer, read_period
+from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event, PublisherMatched, SubscriberMatched
-from hubbub.limits import QUEUE_MESSAGES
+from hubbub.limits import CAP_HZ, FLOOR_US, QUEUE_MESSAGES
 from hubbub.links.dialling import HostAndPort
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.local import LocalLink
 from hubbub.links.meeting import is_supported, runtime_directory
+from hubbub.producer import Producer, make_options
 from hubbub.protocol.core import Core
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
@@ -102,6 +105,7 @@ class Node(Closing):
         self._publishers: dict[Publisher, bool] = {}  # Those that are open.
         self._shortcuts: dict[str, Publisher] = {}
         self._deafen: dict[object, Callable[[], None]] = {}  # Ends the listener of an object.
+        self._components: set[Producer | Consumer] = set()
         self._placing = Lock()
         self._closed_reason: str | None = None
 
@@ -297,6 +301,111 @@ class Node(Closing):
             subscription.close()
             raise
 
+    def _enter_subscription(self, subscription: Subscription, *, has_callback: bool) -> None:
+        """Look after a subscription until it is closed."""
+        self._subscriptions[subscription] = []
+        self._loop.subscriptions.add(subscription)
+        if has_callback:
+            self._loop.callbacks.add(subscription)
+
+    # Time-triggered topics.
+
+    def produce(
+        self,
+        what: str | int,
+        read: Callable[[], Any],
+        *,
+        schedule: str = "due",
+        floor_ms: float = FLOOR_US / 1000,
+        cap_hz: int = CAP_HZ,
+        stagger: bool = False,
+        scope: int = 0,
+        inline: bool = False,
+        type: Any = None,
+        port: int | None = None,
+        channel: Connection | Channel | str | None = None,
+    ) -> Producer:
+        """Make samples of a subject (or data type) when consumers are due one: `read` returns each.
+
+        node.produce("/vehicle/speed", lambda: b"13.9")
+
+        Without consumers nothing is sampled. `schedule` is `due` (only when somebody is due),
+        `strict` (at every multiple of the greatest common divisor of all periods) or `harmonised`
+        (at the shortest). No two samples are closer than `floor_ms` and `cap_hz` allow; who asks
+        for more is granted that. `stagger` spreads producers over half a tick. `read` runs on the
+        delivery threads, `inline=True` on the I/O thread; None: there is no sample this time.
+        """
+        self._refuse_closed()
+        options = make_options(schedule, floor_ms, cap_hz, stagger, scope)
+        connection = self._connection_of(channel, find_data_type(what)[1])
+        producer = Producer(
+            self, connection, what, read, options=options, inline=inline, type=type, port=port
+        )
+        self._components.add(producer)
+        return producer
+
+    def consume(
+        self,
+        what: str | int,
+        *,
+        period_ms: float | None = None,
+        period_us: int | None = None,
+        callback: Callable[[Any], object] | None = None,
+        context: Any = None,
+        mode: str = "all",
+        scope: int = 0,
+        max_age_ms: float | None = None,
+        queue: int = QUEUE_MESSAGES,
+        overflow: str = "drop_oldest",
+        inline: bool = False,
+        type: Any = None,
+        port: int | None = None,
+        channel: Connection | Channel | str | None = None,
+    ) -> Consumer:
+        """Receive one sample a period of each producer of a subject (or data type).
+
+        for message in node.consume("/vehicle/speed", period_ms=100): ...
+        node.consume("/vehicle/speed", period_ms=100, callback=print)
+
+        With `mode="one"` only of one producer, and of another if it falls silent. Samples older
+        than `max_age_ms` are dropped. A slot that stays empty is counted, and a `DeadlineMissed`.
+        """
+        self._refuse_closed()
+        connection = self._connection_of(channel, find_data_type(what)[1])
+        consumer = Consumer(
+            self, connection, what, period_us=read_period(period_ms, period_us),
+            callback=callback, context=context, mode=mode, scope=scope, max_age_ms=max_age_ms,
+            queue=queue, overflow=overflow, inline=inline, type=type, port=port,
+        )  # fmt: skip
+        self._components.add(consumer)
+        return consumer
+
+    def observe(
+        self,
+        what: str | int | None = None,
+        *,
+        callback: Callable[[Any], object] | None = None,
+        context: Any = None,
+        queue: int = QUEUE_MESSAGES,
+        overflow: str = "drop_oldest",
+        inline: bool = False,
+        channel: Connection | Channel | str | None = None,
+    ) -> Consumer:
+        """Receive a copy of every sample that is sent to consumers, of one type or of all.
+
+        It makes nobody sample anything.
+        """
+        self._refuse_closed()
+        subject = "/..." if what is None else find_data_type(what)[1]
+        connection = self.channels[0] if what is None and channel is None else None
+        connection = connection or self._connection_of(channel, subject)
+        consumer = Consumer(
+            self, connection, what, period_us=0, callback=callback, context=context, queue=queue,
+            overflow=overflow, inline=inline,
+        )  # fmt: skip
+        self._components.add(consumer)
+        return consumer
+
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
         self._refuse_closed()
         check_pattern(pattern)
@@ -359,9 +468,9 @@ class Node(Closing):
         """
         return self._listeners.add(listener)
 
-    def _emit(self, event: Event, subscription: Subscription | None = None) -> None:
-        """Report an event of one subscription, or of a whole channel."""
-        self._listeners.emit(event, subscription)
+    def _emit(self, event: Event, owner: object = None) -> None:
+        """Report an event of one subscription or producer, or of a whole channel."""
+        self._listeners.emit(event, owner)
 
     # The end, and what is known.
 
@@ -384,6 +493,8 @@ class Node(Closing):
             return
         self._closed_reason = "closed"
         linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
+        for component in list(self._components):
+            component.stop()
         for publisher in list(self._publishers):
             publisher.close_from_node()
         connections, deadline = self.channels, monotonic() + linger_s
@@ -456,6 +567,12 @@ class Node(Closing):
             subscriptions=tuple(s.statistics() for s in list(self._subscriptions)),
             loop=self._loop.statistics(),
             pool=self._pool.statistics(),
+            producers=tuple(
+                one.statistics() for one in list(self._components) if isinstance(one, Producer)
+            ),
+            consumers=tuple(
+                one.statistics() for one in list(self._components) if isinstance(one, Consumer)
+            ),
         )
 
     def __repr__(self) -> str:

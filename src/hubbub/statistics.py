@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hubbub.consumer import ConsumerStatistics
 from hubbub.limits import MS, SECOND
 from hubbub.links.depot import DepotStatistics
 from hubbub.links.pipes import PipeStatistics
 from hubbub.links.statistics import LinkStatistics
 from hubbub.links.tcp import TcpStatistics
+from hubbub.producer import ProducerStatistics
 from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
@@ -108,6 +110,8 @@ class NodeStatistics:
     subscriptions: tuple[SubscriptionStatistics, ...]
     loop: LoopStatistics
     pool: PoolStatistics
+    producers: tuple[ProducerStatistics, ...] = ()
+    consumers: tuple[ConsumerStatistics, ...] = ()
 
 
 def known_index(index: int) -> int | None:

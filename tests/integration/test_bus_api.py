@@ -443,7 +443,9 @@ def test_every_event_prints_as_one_line() -> None:
         "policy": "suspend", "dropped": 3, "subscription": "/a, /b", "requests": 5, "seconds": 1.5,
         "ranges": (("/a", source, 1, 2),), "error": ValueError("x"), "rejected": 2, "version": 2,
         "expected": "A", "announced": "B", "late_ms": 21.5, "interface": "eth0",
-        "subscriber": source, "schema": "Temperature", "is_reliable": False,
+        "subscriber": source, "schema": "Temperature", "is_reliable": False, "producer": source,
+        "port": 2, "period_ms": 100.0, "slots": 3, "is_lost": True, "asked_ms": 1.0,
+        "granted_ms": 10.0, "refused": 4, "skipped": 5, "by_ms": -60.0, "era": 1,
     }  # fmt: skip
     kinds = [kind for kind in vars(hubbub).values() if is_event(kind)]
     assert len(kinds) >= 13 and LinkDown in kinds

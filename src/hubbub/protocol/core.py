@@ -119,6 +119,7 @@ class Core:
             self.express, self._changed, self._take_index,
         )  # fmt: skip
         self.timed = Gateway(self.endpoint, self.peers, body_bytes_max)
+        self.timed.time.use(settings.clock)
         self.membership.on_forget = self.timed.forget
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._opened_ns = now

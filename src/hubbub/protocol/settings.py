@@ -13,6 +13,7 @@ from hubbub.errors import ConfigurationError
 from hubbub.limits import MS, SECOND
 
 _WHOLE = ("_bytes", "_bits", "_rounds", "_requests", "_limit")
+CLOCKS = ("system", "local", "bus")
 NAGGING_POLICIES = ("suspend", "report", "resync")
 
 
@@ -64,6 +65,8 @@ class Settings:
     """...and so many in all."""
     nagging_policy: str = "suspend"
     """Then: `suspend` receiving, only `report`, or `resync` (give up what is missing)."""
+    clock: str = "system"
+    """What ticks follow: the `system`'s clock, a `local` one from there on, or the `bus`."""
     hop_limit: int = limits.HOP_LIMIT
     """How many gateways a frame may cross."""
     statistics_interval: float = 0
@@ -116,6 +119,8 @@ class Settings:
             )
         if self.hop_limit > 255:
             raise ConfigurationError(f"hop_limit={self.hop_limit} is above 255")
+        if self.clock not in CLOCKS:
+            raise ConfigurationError(f"clock={self.clock!r} is none of {', '.join(CLOCKS)}")
         if self.nagging_policy not in NAGGING_POLICIES:
             raise ConfigurationError(
                 f"nagging_policy={self.nagging_policy!r} is none of {', '.join(NAGGING_POLICIES)}"

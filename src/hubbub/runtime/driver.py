@@ -34,6 +34,7 @@ from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.journal import Journal
+from hubbub.runtime.kernel_clock import is_synchronised
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.pipe_driver import LocalDriver, PipeDriver, TcpDriver
@@ -82,6 +83,7 @@ class Driver:
             core.endpoint.ways.has_group = False
         self.journal = Journal(core, link)
         core.endpoint.wall_offset_ns = _wall_offset_ns()
+        core.timed.time.is_wall_synchronised = is_synchronised()
 
     # Called by the I/O thread.
 
@@ -129,8 +131,9 @@ class Driver:
         core = self.core
         if self._is_published_on(now) and now < min(core.due_ns, core.timed.due_ns, self._poll_ns):
             return
-        if self.core.outgoing.reliable.is_held:
-            # Who was kept from running must not take answers that wait to be read for none.
+        if core.outgoing.reliable.is_held or now >= core.timed.due_ns:
+            # Who was kept from running must not take what waits to be read for none: neither
+            # answers, nor samples whose slots would be given up.
             self.take_in(now, self.link.receive())
             for pipes in self.pipe_drivers:
                 pipes.readable(now)
@@ -416,6 +419,7 @@ class Driver:
         """Once a second: look after the interface, the wall clock and the logs."""
         self._poll_ns = now + SECOND
         self.core.endpoint.wall_offset_ns = _wall_offset_ns()
+        self.core.timed.time.is_wall_synchronised = is_synchronised()
         for pipes in self.pipe_drivers:
             pipes.poll()
         before = self.link.filenos()

@@ -39,6 +39,7 @@ from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.timekeeper import Timekeeper
 from hubbub.protocol.timetrigger.watch import Watch
+from hubbub.subjects import is_subject
 from hubbub.wire.header import (
     CLOCK,
     DIRECT,
@@ -85,6 +86,7 @@ class Gateway:
         self.tally = GatewayTally()
         self.watch: Watch | None = None
         self.components: dict[int, Any] = {}  # By port.
+        self.names: dict[int, str] = {}  # Subjects of types, as others call them.
         self.out: deque[Burst] = deque()
         self._body_bytes_max = body_bytes_max
         self._producers: dict[int, list[Producer]] = {}  # By type.
@@ -331,6 +333,8 @@ class Gateway:
             return False
         if not self._may_pass(offer):
             return True
+        if is_subject(offer.subject) and len(self.names) < PRODUCERS_HEARD_MAX:
+            self.names.setdefault(offer.type, offer.subject)
         if self.watch is not None:
             self.watch.hear_offer(now, offer, self._source_of(offer.node))
         origin = make_origin(offer.node, offer.port)

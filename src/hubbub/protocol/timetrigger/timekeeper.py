@@ -14,7 +14,6 @@ from hubbub.wire.timed import ASKS, ClockExchange
 SYSTEM_CLOCK: Final = "system"  # The operating system's, by whatever that is disciplined.
 LOCAL_CLOCK: Final = "local"  # As the system's was at first, then on its own.
 BUS_CLOCK: Final = "bus"  # That of another node, by two-way exchanges.
-CLOCK_SOURCES: Final = (SYSTEM_CLOCK, LOCAL_CLOCK, BUS_CLOCK)
 
 
 class Timekeeper:

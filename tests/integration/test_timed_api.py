@@ -1,0 +1,291 @@
+"""Producers and consumers of real nodes: every way to read, to change and to end them."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from math import gcd
+from typing import Any
+
+import msgspec
+import pytest
+
+import hubbub
+from tests.integration.bus import IS_SOAK, Events, Place, fresh_place, wait_until
+
+SPEED = "/vehicle/speed"
+
+
+class Reading(msgspec.Struct):
+    """A typed sample."""
+
+    value: float
+
+
+@pytest.fixture
+def place() -> Place:
+    return fresh_place()
+
+
+@pytest.fixture
+def nodes(place: Place) -> Iterator[tuple[hubbub.Node, hubbub.Node]]:
+    with place.open("maker") as maker, place.open("user") as user:
+        yield maker, user
+
+
+def take(consumer: hubbub.Consumer, count: int) -> list[hubbub.Message]:
+    found: list[hubbub.Message] = []
+    while len(found) < count:
+        message = consumer.receive(10)
+        assert message is not None
+        found.append(message)
+    return found
+
+
+def test_samples_come_once_a_period_with_tick_and_origin(nodes: Any) -> None:
+    maker, user = nodes
+    producer = maker.produce(SPEED, lambda: b"13.9")
+    consumer = user.consume(SPEED, period_ms=20)
+    messages = take(consumer, 10)
+    ticks = [message.tick_ns for message in messages]
+    slots = [tick // 20_000_000 for tick in ticks]
+    assert slots == sorted(set(slots))
+    assert {message.payload for message in messages} == {b"13.9"}
+    assert {message.source.name for message in messages} == {"maker"}
+    assert {message.port for message in messages} == {producer.port}
+    assert {message.period_ns for message in messages} == {20_000_000}
+    assert all(abs(message.published_ns - message.tick_ns) < 10**10 for message in messages)
+    assert consumer.statistics().served >= 10
+    assert producer.statistics().periods_ms == (20,)
+
+
+def test_nothing_is_sampled_without_an_interest_and_withdrawal_ends_it(nodes: Any) -> None:
+    maker, user = nodes
+    reads: list[float] = []
+    producer = maker.produce(SPEED, lambda: reads.append(time.monotonic()) or b"x")
+    time.sleep(0.1)
+    assert reads == [] and not producer.is_wanted
+    consumer = user.consume(SPEED, period_ms=10)
+    take(consumer, 3)
+    consumer.stop()
+    wait_until(lambda: not producer.is_wanted)
+    count = len(reads)
+    time.sleep(0.1)
+    assert len(reads) <= count + 1
+    assert list(consumer) == [] or consumer.is_stopped
+
+
+def test_callback_iteration_asyncio_and_types(nodes: Any) -> None:
+    maker, user = nodes
+    maker.produce(SPEED, lambda: Reading(13.9), type=Reading)
+    called: list[Any] = []
+    user.consume(SPEED, period_ms=10, callback=called.append, type=Reading, context="c")
+    inline: list[Any] = []
+    user.consume(SPEED, period_us=10_000, callback=inline.append, inline=True)
+    wait_until(lambda: len(called) >= 3 and len(inline) >= 3)
+    assert called[0].payload == Reading(13.9) and called[0].context == "c"
+    with user.consume(SPEED, period_ms=10) as consumer:
+        for number, _ in enumerate(consumer):
+            if number == 2:
+                break
+
+    async def main() -> int:
+        count = 0
+        async with user.consume(SPEED, period_ms=10) as consumer:
+            await asyncio.wait_for(consumer.receive_async(), 10)
+            async for _ in consumer:
+                count += 1
+                if count == 3:
+                    return count
+        return 0
+
+    assert asyncio.run(main()) == 3
+
+
+def test_local_consumer_is_served_without_the_network(place: Place) -> None:
+    with place.open("alone") as node:
+        node.produce(SPEED, lambda: b"x")
+        message = take(node.consume(SPEED, period_ms=10), 2)[1]
+        assert message.link == "loopback"
+
+
+@pytest.mark.parametrize("links", [["local"], ["multicast"], ["local", "multicast"]])
+def test_samples_take_the_links_there_are(place: Place, links: list[str]) -> None:
+    with place.open("maker", links=links) as maker, place.open("user", links=links) as user:
+        maker.produce(SPEED, lambda: b"x")
+        assert take(user.consume(SPEED, period_ms=10), 3)[-1].link == links[0]
+
+
+def test_changed_interest_takes_effect_at_once(nodes: Any) -> None:
+    maker, user = nodes
+    producer = maker.produce(SPEED, lambda: b"x")
+    consumer = user.consume(SPEED, period_ms=10_000)
+    take(consumer, 1)
+    consumer.set_interest(period_ms=10)
+    wait_until(lambda: producer.statistics().periods_ms == (10,))
+    start = time.monotonic()
+    take(consumer, 5)
+    assert time.monotonic() - start < 5
+    assert consumer.period_ms == 10
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_stop_returns_within_100_ms_and_nothing_is_called_after_it(
+    nodes: Any, seconds: float
+) -> None:
+    maker, user = nodes
+    calls: list[float] = []
+    is_inside = threading.Event()
+
+    def read() -> bytes:
+        calls.append(time.monotonic())
+        is_inside.set()
+        time.sleep(seconds)
+        return b"x"
+
+    producer = maker.produce(SPEED, read)
+    consumer = user.consume(SPEED, period_ms=5)
+    assert is_inside.wait(10)
+    start = time.monotonic()
+    producer.stop()
+    took = time.monotonic() - start
+    count = len(calls)
+    user_count = consumer.statistics().served
+    time.sleep(0.3)
+    assert took < 0.15  # 80 ms of patience, and what a busy machine takes.
+    assert len(calls) == count
+    if seconds:
+        assert consumer.statistics().served == user_count == 0
+
+
+def test_sampling_that_fails_is_reported_and_goes_on(place: Place) -> None:
+    events = Events()
+    with place.open("maker", on_event=events) as maker, place.open("user") as user:
+        values: list[Any] = [ValueError("broken"), "text", bytes(10**6), None, b"good"]
+
+        def read() -> Any:
+            value = values.pop(0) if len(values) > 1 else values[0]
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        producer = maker.produce(SPEED, read)
+        assert take(user.consume(SPEED, period_ms=5), 1)[0].payload == b"good"
+        wait_until(lambda: len(events.of(hubbub.SampleFailed)) == 3)
+        assert producer.statistics().failed == 4
+        assert "broken" in str(events.of(hubbub.SampleFailed)[0])
+
+
+def test_missed_deadline_is_an_event_and_a_polite_end_is_none(place: Place) -> None:
+    events = Events()
+    with place.open("user", on_event=events) as user:
+        consumer = user.consume(SPEED, period_ms=20)
+        with place.open("maker") as maker:
+            values = [b"x"] * 5
+            maker.produce(SPEED, lambda: values.pop() if values else None)
+            take(consumer, 5)
+            missed = events.wait(hubbub.DeadlineMissed)
+            assert missed.subject == SPEED and missed.slots >= 1
+        # It has stopped politely, so from then on nothing is missed.
+        wait_until(lambda: consumer.statistics().producers == 0)
+        assert not any(one.is_lost for one in events.of(hubbub.DeadlineMissed))
+
+
+def test_observer_sees_what_others_are_sent(place: Place) -> None:
+    with (
+        place.open("maker") as maker,
+        place.open("user") as user,
+        place.open("onlooker") as onlooker,
+    ):
+        maker.produce("/some/subject", lambda: b"x")
+        observer = onlooker.observe()
+        consumer = user.consume("/some/subject", period_ms=10)
+        take(consumer, 3)
+        (message,) = take(observer, 1)
+        assert (message.subject, message.payload) == ("/some/subject", b"x")
+
+
+@pytest.mark.soak
+def test_thousand_starts_stops_and_changes_from_eight_threads_leave_the_right_divisor(
+    place: Place,
+) -> None:
+    count, periods = (1000 if IS_SOAK else 240), [20, 30, 50, 70, 100, 150, 250]
+    with place.open("maker") as maker, place.open("user") as user:
+        producer = maker.produce(SPEED, lambda: b"x", schedule="strict")
+        live: dict[hubbub.Consumer, int] = {}
+        lock = threading.Lock()
+
+        def work(seed: int) -> None:
+            draw = random.Random(seed)
+            own: list[hubbub.Consumer] = []
+            for _ in range(count // 8):
+                action, period = draw.choice(["start", "stop", "change"]), draw.choice(periods)
+                if action == "start" or not own:
+                    node = draw.choice([maker, user])
+                    own.append(node.consume(SPEED, period_ms=period, callback=lambda m: None))
+                    with lock:
+                        live[own[-1]] = period
+                elif action == "stop":
+                    consumer = own.pop(draw.randrange(len(own)))
+                    with lock:
+                        del live[consumer]
+                    consumer.stop()
+                else:
+                    consumer = draw.choice(own)
+                    consumer.set_interest(period_ms=period)
+                    with lock:
+                        live[consumer] = period
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+        wait_until(lambda: set(producer.statistics().periods_ms) == set(live.values()))
+        assert producer.statistics().tick_ms == gcd(*live.values())
+
+
+def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
+    node, _ = nodes
+    for refused, text in [
+        (lambda: node.produce("/*", lambda: b""), "wildcard"),
+        (lambda: node.produce(SPEED, b"no function"), "function"),
+        (lambda: node.produce(SPEED, lambda: b"", schedule="often"), "due, strict, harmonised"),
+        (lambda: node.produce(SPEED, lambda: b"", cap_hz=0), "1 to"),
+        (lambda: node.produce(SPEED, lambda: b"", floor_ms=0), "0.001"),
+        (lambda: node.produce(SPEED, lambda: b"", port=1), "gateway"),
+        (lambda: node.produce(77, lambda: b""), "register_data_type"),
+        (lambda: node.consume(0, period_ms=1), "register_data_type"),
+        (lambda: node.consume(SPEED), "one of period_ms and period_us"),
+        (lambda: node.consume(SPEED, period_ms=0), "1 us to a day"),
+        (lambda: node.consume(SPEED, period_us=10**12), "1 us to a day"),
+        (lambda: node.consume(SPEED, period_ms=1, mode="some"), "all, one"),
+        (lambda: node.consume(SPEED, period_ms=1, max_age_ms=-1), "max_age_ms"),
+        (lambda: hubbub.register_data_type(1, "/other"), "already"),
+        (lambda: hubbub.register_data_type(0, "/other"), "from 1"),
+    ]:
+        with pytest.raises(hubbub.HubbubError, match=text):
+            refused()
+
+
+def test_registered_type_and_its_subject_are_one(nodes: Any) -> None:
+    maker, user = nodes
+    hubbub.register_data_type(4711, "/plant/temp")
+    maker.produce(4711, lambda: b"21.5")
+    assert take(user.consume("/plant/temp", period_ms=10), 1)[0].subject == "/plant/temp"
+    maker.produce(hubbub.DataTypeId.ENGINE_RPM, lambda: b"3000")
+    assert take(user.consume("/engine/rpm", period_ms=10), 1)[0].payload == b"3000"
+
+
+def test_closed_node_ends_components_and_readers(place: Place) -> None:
+    node = place.open("short")
+    producer = node.produce(SPEED, lambda: b"x")
+    consumer = node.consume(SPEED, period_ms=10)
+    take(consumer, 1)
+    node.close()
+    assert producer.is_stopped and consumer.is_stopped
+    with pytest.raises(hubbub.ClosedError):
+        node.consume(SPEED, period_ms=1)
+    assert all(message.payload == b"x" for message in consumer)  # What was queued, then the end.
