@@ -5,7 +5,7 @@ name where to go on. Small files that large ones have replaced for an hour go, t
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,14 @@ from hubbub.limits import DAMAGE_NUMBER
 from hubbub.store.checkpoints import floor
 from hubbub.store.compact import remove_files, sweep, tidying
 from hubbub.store.layout import HOUR_NS, TABLE_NAMES, DataFile, hour_folder, hour_start_ns
-from hubbub.store.manifest import Entry, entry_path, read_manifest, readable, write_manifest
+from hubbub.store.manifest import (
+    Entry,
+    Manifest,
+    entry_path,
+    read_manifest,
+    readable,
+    write_manifest,
+)
 
 
 class Candidate(NamedTuple):
@@ -115,21 +122,32 @@ def _choose(
 
 
 def _remove(store: Path, removed: list[Candidate]) -> None:
-    """Take files out of the manifest, then off the disk, with what is left of their sources."""
-    paths = {one.file.path for one in removed}
+    """Take files away one by one, oldest first: whatever ends this, no hole is left."""
+    _mark(store, removed)
+    for one in removed:
+        manifest = read_manifest(store)
+        entries = {entry_path(store, entry): entry for entry in manifest.entries}
+        entry = entries.get(one.file.path)
+        if entry is not None:
+            remove_files(_sources(store, entry))  # First: else they would be read again.
+            left = [other for other in manifest.entries if other is not entry]
+            _change(store, manifest, entries=left)
+        remove_files([one.file.path])
+
+
+def _mark(store: Path, removed: list[Candidate]) -> None:
+    """Say from where on streams may begin, before anything goes."""
     manifest = read_manifest(store)
-    going = [entry for entry in manifest.entries if entry_path(store, entry) in paths]
     swept = dict(manifest.swept)
     for one in removed:
         if one.file.first < DAMAGE_NUMBER:
             swept[one.file.table] = max(swept.get(one.file.table, 0), one.file.last + 1)
-    sources = [path for entry in going for path in _sources(store, entry)]
-    remove_files(sources)  # First: without the manifest they would be read again.
-    write_manifest(store, msgspec.structs.replace(
-        manifest, generation=manifest.generation + 1, swept=swept,
-        entries=[entry for entry in manifest.entries if entry not in going],
-    ))  # fmt: skip
-    remove_files(sorted(paths))
+    _change(store, manifest, swept=swept)
+
+
+def _change(store: Path, manifest: Manifest, **changes: Any) -> None:
+    generation = manifest.generation + 1
+    write_manifest(store, msgspec.structs.replace(manifest, generation=generation, **changes))
 
 
 def _size(path: Path) -> int:

@@ -1,7 +1,8 @@
 """Verifying finds what is wrong, where, and nothing else; pruning takes what nobody needs."""
 
+from itertools import count
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from hubbub.store.layout import HOUR_NS, data_files, file_name
 from hubbub.store.manifest import read_manifest, readable_files, streamable_from
 from hubbub.store.prune import prune
 from hubbub.store.verify import Fault, files_of, verify
+from tests.unit.store.disk import DyingDisk
 from tests.unit.store.recording import pieces_of, run, write_segment
 from tests.unit.store.test_compact import run_compaction
 from tests.unit.store.test_reading import START, column, make_store, values
@@ -181,6 +183,23 @@ def test_pruning_without_a_limit_removes_what_was_replaced(hours: Path) -> None:
     pruning = prune(hours, NOW + HOUR_NS, is_dry=False)
     assert len(pruning.replaced) == 2 * (HOURS - 1) and pruning.removed == []
     assert offsets(hours) == list(range(30)) and len(readable_files(hours, "messages")) == 6
+
+
+def test_crash_at_any_step_of_pruning_leaves_no_hole(hours: Path, tmp_path: Path) -> None:
+    run_compaction(hours, START + 3 * HOUR_NS)  # The later hours stay as they were.
+    step = 0
+    for step in count():
+        store = tmp_path.with_name(f"{tmp_path.name}-{step}")
+        copytree(hours, store)
+        with DyingDisk(step) as disk:
+            prune(store, NOW, before_ns=START + 4 * HOUR_NS, is_dry=False)
+        left = offsets(store)
+        assert left == list(range(left[0], 30)) and faults(store) == [], f"step {step}"
+        prune(store, NOW, before_ns=START + 4 * HOUR_NS, is_dry=False)
+        assert offsets(store) == list(range(24, 30))
+        if disk.is_alive:
+            break
+    assert step > 10
 
 
 def test_pruning_beside_another_is_refused(hours: Path) -> None:
