@@ -52,7 +52,7 @@ from hubbub.opening import open
 from hubbub.producer import Producer, ProducerStatistics
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
-from hubbub.recorder import Recorder, RecorderStatistics
+from hubbub.recorder import Player, Recorder, RecorderStatistics
 from hubbub.runtime.logs import set_log
 from hubbub.schema import Schema
 from hubbub.statistics import ChannelStatistics, NodeStatistics
@@ -91,6 +91,7 @@ __all__ = [
     "PeerJoined",
     "PeerLeft",
     "PeriodGranted",
+    "Player",
     "Producer",
     "ProducerStatistics",
     "Publisher",

@@ -61,6 +61,7 @@ def message_json(message: Message) -> str:
         "published_ns": message.published_ns,
         "received_ns": message.received_ns,
         "link": message.link,
+        "replayed_ns": message.replayed_ns,
         "size": len(message.payload),
         "encoding": encoding,
         "payload": text,

@@ -104,7 +104,7 @@ class Player:
     """Publish a recording again.
 
     with hubbub.open("player") as node:
-        Player(node, "recording", rate=2.0).play()
+        hubbub.Player(node, "recording", rate=2.0).play()
     """
 
     def __init__(

@@ -47,6 +47,7 @@ def test_json_has_text_as_text() -> None:
         "published_ns": 1_000,
         "received_ns": 2_000_123_456_789,
         "link": "multicast",
+        "replayed_ns": None,
         "size": 6,
         "encoding": "utf-8",
         "payload": "21 °C",
