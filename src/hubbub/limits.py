@@ -239,6 +239,7 @@ RECORDER_PINNED_BYTES_MAX: Final = 4 << 20  # Of memory that publishers want bac
 RECORDER_LOST_RANGES_MAX: Final = 4096
 RECORDER_TOPICS_KEPT: Final = 65_536
 RECORDER_LOOK_S: Final = 1.0  # At counters, and at who publishes and wants what.
+RECORDER_LOOK_S_MIN: Final = 0.05  # Sooner than that not even when somebody came.
 RECORDER_LOOK_SHARE: Final = 20  # A look that takes long is the rarer for it.
 RECORDER_RETRY_S: Final = 0.1  # Between two tries at a disk that refuses.
 RECORDER_CLOSE_S: Final = 5.0  # So long a disk that refuses is tried when all is to end.

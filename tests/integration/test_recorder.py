@@ -189,6 +189,22 @@ def test_what_the_bus_does_is_in_tables_of_its_own(place: Place, store: Path) ->
     assert values == sorted(values) and values[-1] == 100
 
 
+def test_somebody_new_is_announced_without_waiting_for_the_next_look(
+    place: Place, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub.recorder.watch.RECORDER_LOOK_S", 3600.0)
+    with record(place, store) as recorder:
+        wait_until(lambda: recorder._watch._announced)
+        for _ in range(2):
+            with place.open("brief", links=["local", "multicast"]) as node:
+                publish(node, "/plant/temp", 1)
+                wait_until(
+                    lambda node=node: recorder._watch._announced.keys() & _roles(node, "publisher")
+                )
+    found = rows_of(read(store)[1], "announcements", role="publisher", node_name="brief")
+    assert sum(row["is_present"] for row in found) == 2
+
+
 def _roles(node: hubbub.Node, role: str) -> set[tuple[str, int, str, str]]:
     return {(node.id.hex(), node.identity.incarnation, role, "/plant/temp")}
 

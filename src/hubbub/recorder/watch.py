@@ -12,8 +12,8 @@ from time import time_ns
 
 from hubbub.awareness import RemotePeer
 from hubbub.errors import HubbubError
-from hubbub.events import Event
-from hubbub.limits import RECORDER_LOOK_S, RECORDER_LOOK_SHARE
+from hubbub.events import Event, PeerJoined, PublisherMatched
+from hubbub.limits import RECORDER_LOOK_S, RECORDER_LOOK_S_MIN, RECORDER_LOOK_SHARE
 from hubbub.message import Source
 from hubbub.node import Node
 from hubbub.recorder import rows
@@ -23,6 +23,7 @@ from hubbub.statistics import ChannelStatistics
 
 _log = logging.getLogger("hubbub.recorder")
 
+_NEWS = (PeerJoined, PublisherMatched)
 Counted = tuple[Source | None, str | None, str]  # About whom, by which link, what.
 
 
@@ -43,6 +44,7 @@ class Watch:
         self._announced: dict[Announced, Values] = {}
         self._counted: dict[Counted, int] = {}
         self._is_ending = threading.Event()
+        self._has_news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hubbub-watch", daemon=True)
         self._deafen: Callable[[], None] = _nothing
 
@@ -55,15 +57,19 @@ class Watch:
         """Look a last time, and end."""
         self._deafen()
         self._is_ending.set()
+        self._has_news.set()
         self._thread.join()
 
     def _note(self, event: Event) -> None:
         for row in rows.event_rows(event, time_ns()):
             self._intake.put_row(rows.EVENTS, row)
+        if isinstance(event, _NEWS):
+            self._has_news.set()  # It may be gone again before the next look.
 
     def _run(self) -> None:
-        is_ending = False
-        while not is_ending:
+        is_last = False
+        while not is_last:
+            is_last = self._is_ending.is_set()
             begin = time.monotonic()
             try:
                 self._look()
@@ -71,10 +77,15 @@ class Watch:
                 _log.info("nothing to see: %s", error)  # The node was closed before us.
             except Exception:
                 _log.exception("a look at the bus failed")
-            took = time.monotonic() - begin
-            is_ending = self._is_ending.is_set()
-            if not is_ending:
-                self._is_ending.wait(max(RECORDER_LOOK_S - took, took * RECORDER_LOOK_SHARE))
+            if not is_last:
+                self._pause(time.monotonic() - begin)
+
+    def _pause(self, took_s: float) -> None:
+        """Wait for the next look: a second, or less when somebody came."""
+        least_s = max(RECORDER_LOOK_S_MIN, took_s * RECORDER_LOOK_SHARE)
+        self._is_ending.wait(least_s)
+        self._has_news.wait(max(0.0, RECORDER_LOOK_S - took_s - least_s))
+        self._has_news.clear()
 
     def _look(self) -> None:
         """Record what has changed; a ring holds no states, which are told whole once it is."""
