@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
+import hubbub
 from hubbub.store.schema import TABLES
+from tests.integration.bus import fresh_place, wait_until
 from tests.unit.pipeline.recording import RECORDER, Recording
 
 
@@ -186,3 +188,25 @@ def test_pruned_range_fails_the_stream_by_name_unless_that_is_accepted(
         load(spark, recording, startingOffsets=start).collect()
     kept = load(spark, recording, startingOffsets=start, failOnDataLoss="false")
     assert offsets(kept) == list(range(8, 24))
+
+
+def test_recorder_at_work_is_read_and_judged(spark: SparkSession, tmp_path: Path) -> None:
+    """Read what a real recorder has acknowledged, while it records."""
+    place = fresh_place()
+    with (
+        place.open("plant") as publisher,
+        place.open("recorder") as node,
+        hubbub.Recorder(node, ["/..."], tmp_path / "store") as recorder,
+    ):
+        temp = publisher.publisher("/plant/temp")
+        assert temp.wait_for_subscribers(1, 10)
+        for n in range(300):
+            temp.publish(b"%d" % n)
+        wait_until(lambda: recorder.acknowledged == 300)
+        frame = spark.read.format("hubbub").load(str(tmp_path / "store"))
+        rows = frame.select("offset", "sequence", "payload").collect()
+        assert [bytes(row.payload) for row in rows] == [b"%d" % n for n in range(300)]
+        assert [row.sequence for row in rows] == list(range(1, 301))
+        events = spark.read.format("hubbub").option("table", "events")
+        kinds = {row.kind for row in events.load(str(tmp_path / "store")).collect()}
+        assert {"RecorderStarted", "PeerJoined"} <= kinds
