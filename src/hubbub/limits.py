@@ -249,6 +249,18 @@ JAVA_MAJOR_MIN: Final = 17
 JAVA_START_S: Final = 20.0
 SPARK_LOG_BYTES_MAX: Final = 4 << 20
 TABLE_READ_ATTEMPTS: Final = 5
+# More small files of one table than this are put together.
+TABLE_SMALL_FILES_MAX: Final = 32
+TABLE_SMALL_BYTES: Final = 4 << 20
+WINDOW_S: Final = 10.0
+WATERMARK_S: Final = 60.0
+WINDOW_S_MAX: Final = 3600.0
+WATERMARK_S_MAX: Final = 7 * 86_400.0
+STEP_FILES_MAX: Final = 200  # A step of an incremental or live run reads at most so many files.
+STEP_ROWS: Final = 50_000_000  # A step of a batch run reads about so many rows.
+ALERT_INTERVAL_S: Final = 1.0  # A live run looks at its rules so often.
+ALERT_HOURS: Final = 2  # So much of tables with windows is looked at.
+CHECKPOINT_INTERVAL_S: Final = 30.0  # A reader tells the store how far it is so often.
 RECORDED_TIME_MAX: Final = 1 << 62  # In 2116; differences of two times fit into 64 bits.
 
 # The Parquet files of a store.

@@ -12,6 +12,7 @@ from hubbub.cli import (
     graph,
     info,
     ls,
+    pipeline,
     play,
     ps,
     pub,
@@ -47,6 +48,7 @@ app.command("play")(play.play)
 app.command("export")(export.export)
 app.command("report")(report.report)
 app.add_typer(store.app, name="store")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)

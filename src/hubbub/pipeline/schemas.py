@@ -8,12 +8,19 @@ from hubbub.pipeline.tables import SHAPES
 from hubbub.store import schema
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
 def struct_of(columns: Any) -> "StructType":
     """Turn a `pyarrow.Schema` into Spark's."""
     return from_arrow_schema(columns)
+
+
+def nothing(spark: "SparkSession", struct: "StructType") -> "DataFrame":
+    """Return a frame without rows that Spark knows to be empty: what it is joined to vanishes."""
+    columns = (f"CAST(NULL AS {one.dataType.simpleString()}) AS `{one.name}`" for one in struct)
+    return spark.sql(f"SELECT {', '.join(columns)} WHERE false")
 
 
 RECORDED = {name: struct_of(columns) for name, columns in schema.TABLES.items()}

@@ -18,7 +18,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ _CURRENT: Final = ".current"
 _VERSIONS: Final = ".versions"
 _STAGING: Final = ".staging"
 _VERSIONS_KEPT: Final = 2
+_NUMBERS: Final = "000000000042-0000.parquet"
 
 
 class Versions:
@@ -70,8 +71,13 @@ class Versions:
             return sorted(one for one in (current / table).iterdir() if one.suffix == ".parquet")
         return []
 
-    def read(self, table: str, columns: Any) -> Any:
-        """Read a table with Arrow, all of it from one version."""
+    def read(
+        self,
+        table: str,
+        columns: Any,
+        choose: Callable[[list[Path]], list[Path]] = lambda files: files,
+    ) -> Any:
+        """Read a table with Arrow, or some files of it, all from one version."""
         import pyarrow.parquet as pq
 
         if self.current is None:
@@ -81,7 +87,7 @@ class Versions:
         # The version may be replaced twice while it is read: then the next one is read instead.
         for attempt in range(TABLE_READ_ATTEMPTS):
             try:
-                parts = [pq.read_table(path, schema=columns) for path in self.files(table)]
+                parts = [pq.read_table(path, schema=columns) for path in choose(self.files(table))]
                 break
             except FileNotFoundError:
                 if attempt == TABLE_READ_ATTEMPTS - 1:
@@ -120,7 +126,7 @@ class Versions:
         folder.parent.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def commit(self, tables: dict[str, Iterable[Path]], state: dict[str, Any]) -> None:
+    def commit(self, tables: Mapping[str, Iterable[Path]], state: dict[str, Any]) -> None:
         """Make these files, and no others, the tables."""
         number = int(self.current.name) + 1 if self.current else 1
         folder = self.root / _VERSIONS / f"{number:012}"
@@ -128,11 +134,12 @@ class Versions:
         for table, files in tables.items():
             (folder / table).mkdir(parents=True)
             for index, file in enumerate(files):
-                is_kept = file.parents[1].parent.name == _VERSIONS
-                name = file.name if is_kept else f"{number:012}-{index:04}.parquet"
-                os.link(file, folder / table / name)
-                if not is_kept:
+                if file.parents[2].name == _VERSIONS:
+                    name = file.name
+                else:
+                    name = f"{_hour_of(file)}{number:012}-{index:04}.parquet"
                     _sync(file)
+                os.link(file, folder / table / name)
         (folder / STATE).write_text(json.dumps(state))
         for path in (folder / STATE, *(folder / table for table in tables), folder, folder.parent):
             _sync(path)
@@ -163,6 +170,17 @@ class Versions:
         with suppress(FileNotFoundError):
             return [one for one in (self.root / _VERSIONS).iterdir() if one.name.isdigit()]
         return []
+
+
+def hour_of(file: Path) -> str:
+    """Return the hour that the name of a file says all its rows are of; empty: of any."""
+    return file.name[: -len(_NUMBERS)].rstrip("-")
+
+
+def _hour_of(staged: Path) -> str:
+    """Return the beginning of the name of a file that Spark wrote, in a folder of its hour."""
+    _, is_hour, hour = staged.parent.name.partition("hour=")
+    return f"{hour}-" if is_hour else ""
 
 
 def _sync(path: Path) -> None:

@@ -51,12 +51,10 @@ def with_bucket(rows: "DataFrame", latency_ns: Column) -> "DataFrame":
     bucket = F.shiftleft("shift", DETAIL_BITS) + F.call_function("shiftright", size, F.col("shift"))
     mirrored = F.when(F.col("latency_ns") < 0, -1 - bucket).otherwise(bucket)
     return (
-        rows.withColumn("latency_ns", latency_ns)
-        .withColumn("size_ns", F.abs("latency_ns"))
+        rows.withColumns({"latency_ns": latency_ns, "size_ns": F.abs(latency_ns)})
         .withColumn("power", F.log2(F.greatest(size, one)).cast("int"))
         .withColumn("shift", shift)
         .withColumn("bucket", mirrored.cast("int"))
-        .drop("size_ns", "power", "shift")
     )
 
 

@@ -5,9 +5,10 @@ window may be filled bit by bit, and opened again by rows that come late.
 """
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.limits import SECOND
@@ -43,18 +44,25 @@ def parts(rows: "DataFrame", window_ns: int) -> "DataFrame":
         (F.max("latency_ns") / 1000.0).alias("latency_max_us"),
         F.lit(0).cast("long").alias("duplicates"),
         F.max("received_ns").alias("newest_ns"),
-        F.count("schema").alias("typed"),
     )
 
 
-def duplicates(dropped: "DataFrame", window_ns: int) -> "DataFrame":
+def duplicates(rows: "DataFrame", kept: "DataFrame", window_ns: int) -> "DataFrame":
     """Count rows that were left out because another is the same message."""
-    return dropped.groupBy(
-        floor_to(F.col("received_ns"), window_ns).alias("window_ns"), *TOPIC, "source_name"
-    ).agg(F.count(F.lit(1)).alias("duplicates")).select(
-        "window_ns", *TOPIC, "source_name", *_nothing("bucket", "messages", "bytes"),
-        F.lit(None).cast("double").alias("latency_max_us"), "duplicates",
-    )  # fmt: skip
+    group = (floor_to(F.col("received_ns"), window_ns).alias("window_ns"), *TOPIC, "source_name")
+    there = rows.select(*group, F.lit(1).cast("long").alias("duplicates"))
+    taken = kept.select(*group, F.lit(-1).cast("long").alias("duplicates"))
+    return (
+        there.unionByName(taken)
+        .groupBy("window_ns", *TOPIC, "source_name")
+        .agg(F.sum("duplicates").alias("duplicates"))
+        .where(F.col("duplicates") > 0)
+        .withColumn("messages", F.lit(0).cast("long"))
+        .withColumn("bytes", F.lit(0).cast("long"))
+        .withColumn("bucket", F.lit(None).cast("int"))
+        .withColumn("latency_max_us", F.lit(None).cast("double"))
+        .select(*PART)
+    )
 
 
 def taken_apart(health: "DataFrame") -> "DataFrame":
@@ -85,22 +93,28 @@ def health(
     def percentile(percent: int) -> Column:
         return F.least(_high_us_at(entries, total, percent), largest_us)
 
+    zero = F.lit(0).cast("long")
+    known = windows.withColumn("mean_us", F.try_divide(_sum(entries, _middle_us), total))
+    # One projection: each further one is looked at by all of Spark's rules again.
+    columns = {
+        "window_start": timestamp(F.col("window_ns")),
+        "window_end": timestamp(end_ns),
+        "rate": total / F.lit(window_ns / SECOND),
+        "latency_p50_us": percentile(50),
+        "latency_p95_us": percentile(95),
+        "latency_p99_us": percentile(99),
+        "jitter_us": F.sqrt(F.try_divide(_sum(entries, _square), total)),
+        "lost": F.coalesce("lost", zero),
+        "repairs": F.coalesce("repairs", zero),
+        "histogram": _as_map(entries),
+        # A decimal: a plain number would be part of the code that Spark compiles for each step.
+        "final": end_ns.cast("decimal(20,0)") <= F.lit(Decimal(final_ns)),
+    }
+    names = SHAPES["topic_health"].columns.names
     return (
-        windows.join(lost, [*WINDOW], "left")
+        known.join(lost, [*WINDOW], "left")
         .join(repairs, ["window_ns", "source_id", "incarnation"], "left")
-        .withColumn("window_start", timestamp(F.col("window_ns")))
-        .withColumn("window_end", timestamp(end_ns))
-        .withColumn("rate", total / F.lit(window_ns / SECOND))
-        .withColumn("latency_p50_us", percentile(50))
-        .withColumn("latency_p95_us", percentile(95))
-        .withColumn("latency_p99_us", percentile(99))
-        .withColumn("mean_us", F.try_divide(_sum(entries, _middle_us), total))
-        .withColumn("jitter_us", F.sqrt(F.try_divide(_sum(entries, _square), total)))
-        .withColumn("lost", F.coalesce("lost", F.lit(0).cast("long")))
-        .withColumn("repairs", F.coalesce("repairs", F.lit(0).cast("long")))
-        .withColumn("histogram", _as_map(entries))
-        .withColumn("final", end_ns <= F.lit(final_ns))
-        .select(*SHAPES["topic_health"].columns.names)
+        .select(*(columns.get(name, F.col(name)).alias(name) for name in names))
     )
 
 
@@ -120,10 +134,15 @@ def repair_marks(counters: "DataFrame", window_ns: int) -> "DataFrame":
     )
 
 
+def merged_marks(marks: "DataFrame") -> "DataFrame":
+    """Keep of each window the highest mark."""
+    return marks.groupBy("window_ns", "source_id", "incarnation", "recorder", "link").agg(
+        F.max("mark").alias("mark")
+    )
+
+
 def repairs_by_window(marks: "DataFrame") -> "DataFrame":
     """Turn marks of a counter that only grows into what was added in each window."""
-    from pyspark.sql import Window
-
     counter = Window.partitionBy("source_id", "incarnation", "recorder", "link").orderBy(
         "window_ns"
     )

@@ -4,17 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, Window
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import arrow_udf
 
 from hubbub.pipeline.tables import SHAPES
-from hubbub.pipeline.transforms.expressions import TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ROW = ("recorder", "offset")
 
 
 def with_value(rows: "DataFrame", *, has_typed: bool) -> "DataFrame":
@@ -28,22 +25,6 @@ def with_value(rows: "DataFrame", *, has_typed: bool) -> "DataFrame":
 def messages(rows: "DataFrame") -> "DataFrame":
     """Keep the columns of the table; a file of a recording is in order already."""
     return rows.select(*SHAPES["messages"].columns.names)
-
-
-def within(rows: "DataFrame", ranges: "DataFrame") -> "DataFrame":
-    """Keep the rows whose sequence lies in one of these ranges."""
-    row, wanted = rows.alias("row"), ranges.alias("wanted")
-    is_same = F.lit(True)
-    for key in TOPIC:
-        is_same = is_same & (F.col(f"row.{key}") == F.col(f"wanted.{key}"))
-    is_in = F.col("row.sequence").between(F.col("wanted.first"), F.col("wanted.last"))
-    return row.join(F.broadcast(wanted), is_same & is_in, "left_semi")
-
-
-def ranked(copies: "DataFrame") -> "DataFrame":
-    """Number the copies of each message: the one that was received first is the message."""
-    order = Window.partitionBy(*TOPIC, "sequence").orderBy("received_ns", "recorder", "offset")
-    return copies.withColumn("rank", F.row_number().over(order))
 
 
 def _decoded(payload: Column) -> Column:

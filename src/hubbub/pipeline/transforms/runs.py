@@ -29,9 +29,8 @@ def words(rows: "DataFrame") -> "DataFrame":
     sequence = F.col("sequence")
     bit = sequence.bitwiseAND(F.lit(_WORD_BITS - 1).cast("long")).cast("int")
     mask = F.call_function("shiftleft", F.lit(1).cast("long"), bit)
-    return rows.groupBy(
-        *TOPIC, "source_name", F.shiftright(sequence, _WORD_SHIFT).alias("word")
-    ).agg(
+    word = F.shiftright(sequence, _WORD_SHIFT).alias("word")
+    return rows.groupBy(*TOPIC, "source_name", word).agg(
         F.bit_or(mask).alias("mask"),
         F.count(F.lit(1)).alias("rows"),
         F.min_by("received_ns", "sequence").alias("first_ns"),
@@ -68,13 +67,18 @@ def runs(counted: "DataFrame") -> "DataFrame":
             (first + F.col("piece.end")).alias("last"),
             F.when(is_first, F.col("first_ns")).alias("first_ns"),
             F.when(is_last, F.col("last_ns")).alias("last_ns"),
+            (F.col("rows") > F.bit_count("mask")).alias("is_doubled"),
         )
     )
-    return merged(parts)
+    return _joined(parts, F.max("is_doubled").alias("is_doubled"))
 
 
 def merged(parts: "DataFrame") -> "DataFrame":
     """Join runs that touch or overlap."""
+    return _joined(parts)
+
+
+def _joined(parts: "DataFrame", *also: Column) -> "DataFrame":
     reach = _reach()
     is_apart = reach.isNull() | (F.col("first") > reach + 1)
     whole = (
@@ -92,12 +96,11 @@ def merged(parts: "DataFrame") -> "DataFrame":
             F.max("last").alias("end"),
             F.min_by("first_ns", "first").alias("first_ns"),
             F.max_by("last_ns", "last").alias("last_ns"),
+            *also,
         )
-        .select(
-            *TOPIC, "source_name", F.col("begin").alias("first"), F.col("end").alias("last"),
-            "first_ns", "last_ns",
-        )
-    )  # fmt: skip
+        .withColumnsRenamed({"begin": "first", "end": "last"})
+        .drop("island")
+    )
 
 
 def overlaps(known: "DataFrame", new: "DataFrame") -> "DataFrame":
@@ -121,8 +124,13 @@ def with_times(found: "DataFrame", rows: "DataFrame") -> "DataFrame":
         lambda end: end.isNotNull(),
     )
     wanted = found.select(*TOPIC, F.explode(F.array_distinct(ends)).alias("sequence"))
+    # One number is looked up several times as fast as three strings; the few rows that are left
+    # are compared in full.
+    place = F.xxhash64(*TOPIC, "sequence")
     times = (
-        rows.join(F.broadcast(wanted), [*TOPIC, "sequence"], "left_semi")
+        rows.select(*TOPIC, "sequence", "received_ns", place.alias("place"))
+        .join(F.broadcast(wanted.select(place.alias("place"))), "place", "left_semi")
+        .join(F.broadcast(wanted), [*TOPIC, "sequence"], "left_semi")
         .groupBy(*TOPIC, "sequence")
         .agg(F.min("received_ns").alias("time_ns"))
     )

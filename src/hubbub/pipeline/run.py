@@ -1,0 +1,365 @@
+"""Runs of the pipeline: in one go, bit by bit, or live; all by the same steps.
+
+The first run reads everything there is, large files included. Later ones are streams of Spark over
+the small files: Spark's checkpoint remembers which file is of which step, so that a step which was
+killed is done again with the same files; the version of the tables says which step was the last.
+"""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812
+
+from hubbub.errors import ConfigurationError
+from hubbub.limits import (
+    CHECKPOINT_INTERVAL_S,
+    SECOND,
+    STEP_FILES_MAX,
+    STEP_ROWS,
+    WATERMARK_S,
+    WATERMARK_S_MAX,
+    WINDOW_S,
+    WINDOW_S_MAX,
+)
+from hubbub.pipeline.parts import thinned
+from hubbub.pipeline.recording import (
+    INPUTS,
+    Name,
+    Portion,
+    everything,
+    first_needed,
+    name_of,
+    portion,
+)
+from hubbub.pipeline.registry import FILES, choose
+from hubbub.pipeline.schemas import RECORDED
+from hubbub.pipeline.step import Counts, Outcome, RowsMustGo, Setup, Step
+from hubbub.pipeline.transforms import quality
+from hubbub.pipeline.transforms.messages import with_value
+from hubbub.pipeline.versions import Versions
+from hubbub.store.checkpoints import advance
+from hubbub.store.layout import DataFile, parse_name
+from hubbub.store.manifest import compact_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_FORMAT: Final = 1
+_LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
+
+
+class Progress(NamedTuple):
+    """How far a run is: rows of messages and seconds so far, and what it does now."""
+
+    rows: int
+    total: int | None  # None: nobody knows.
+    seconds: float
+    doing: str
+
+
+class Summary(NamedTuple):
+    """What a run has done."""
+
+    steps: int
+    counts: Counts
+    seconds: float
+    unreadable: list[str]
+
+    @property
+    def rows_per_second(self) -> float:
+        """Return how many messages were read a second, Spark's start not counted."""
+        return self.counts.read / self.seconds if self.seconds else 0.0
+
+
+def make_setup(
+    only: Iterable[str] = (), window_s: float = WINDOW_S, watermark_s: float = WATERMARK_S
+) -> Setup:
+    """Say which tables are wanted, and how long a window is."""
+    if not 0.001 <= window_s <= WINDOW_S_MAX:
+        raise ConfigurationError(f"a window of {window_s} s: from 0.001 to {WINDOW_S_MAX:.0f} s")
+    if not 0 <= watermark_s <= WATERMARK_S_MAX:
+        raise ConfigurationError(
+            f"a watermark of {watermark_s} s: from 0 to {WATERMARK_S_MAX:.0f} s"
+        )
+    window_ns = round(window_s * 1000) * (SECOND // 1000)
+    return Setup(choose(only), window_ns, round(watermark_s * SECOND))
+
+
+class Pipeline:
+    """A store, a folder of tables, and what turns the one into the other.
+
+    Use it inside `with versions.locked()`: one run at a time.
+    """
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        store: Path,
+        tables: Path,
+        setup: Setup,
+        report: Callable[[Progress], None] = lambda _: None,
+        *,
+        is_anew: bool = False,
+        files_max: int = STEP_FILES_MAX,
+    ) -> None:
+        self.versions = Versions(tables)
+        self.after_step: Callable[[], None] = lambda: None
+        self._spark = spark
+        self._store = store
+        self._setup = setup
+        self._report = report
+        self._files_max = files_max
+        self._stepping = threading.Lock()
+        self._is_ending = False
+        self._state = self.versions.state()
+        if is_anew or not self._state.get("is_whole"):
+            self._state = {"reader": self._state.get("reader")}
+        else:
+            self._check_state()
+        self._done = {Name(*row.values()) for row in self._read_files().to_pylist()}
+        self._counts = Counts()
+        self._steps = 0
+        self._unreadable: list[str] = []
+        self._total: int | None = None
+        self._start_s = time.monotonic()
+        self._told_s = 0.0
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether there are no tables yet that a run could go on with."""
+        return not self._state.get("is_whole")
+
+    def run_batch(self) -> Summary:
+        """Make all tables from everything there is, whatever was there before."""
+        self._begin()
+        files, names = everything(self._store)
+        self._state, self._done = {"reader": self._state.get("reader")}, set()
+        portions = _cut(files)
+        self._total = sum(file.rows for file in files if file.table == "messages")
+        known = {name_of(file) for file in files}
+        replaced = [name for name in names if name not in known]
+        for index, some in enumerate(portions):
+            is_last = index == len(portions) - 1
+            names_of_some = [*map(name_of, some), *(replaced if is_last else [])]
+            self._step(portion(some, names_of_some), is_fresh=index == 0, is_whole=is_last)
+        self._forget_streams()
+        return self._end()
+
+    def run_incremental(self) -> Summary:
+        """Take in what is new since the last run, and what a live run had cut off."""
+        if self.is_new:
+            return self.run_batch()
+        self._begin()
+        query = self._stream(is_live=False)
+        query.awaitTermination()
+        if self.versions.files("late"):
+            self._step(portion([], []))
+        return self._end()
+
+    def run_live(self, is_over: Callable[[], bool], interval_s: float = 0.0) -> Summary:
+        """Take in what is recorded while it is recorded, until it is over."""
+        if self.is_new:
+            self.run_batch()
+        self._begin()
+        query = self._stream(is_live=True, interval_s=interval_s)
+        try:
+            while query.isActive and not is_over():
+                time.sleep(_LOOK_S)
+            if (error := query.exception()) is not None:
+                raise error
+        finally:
+            with self._stepping:  # A step that has begun is brought to its end.
+                self._is_ending = True
+                query.stop()
+        return self._end()
+
+    def _begin(self) -> None:
+        self._counts, self._steps, self._unreadable = Counts(), 0, []
+        self._start_s = time.monotonic()
+        self._tell_store()
+
+    def summary(self) -> Summary:
+        """Return what was done so far."""
+        seconds = time.monotonic() - self._start_s
+        return Summary(self._steps, self._counts, seconds, self._unreadable)
+
+    def _end(self) -> Summary:
+        self._tell_store()
+        return self.summary()
+
+    def _stream(self, *, is_live: bool, interval_s: float = 0.0) -> "StreamingQuery":
+        """Start a stream of the names of files: what is in them is read by the steps."""
+        named: DataFrame | None = None
+        for table in INPUTS:
+            (self._store / table).mkdir(exist_ok=True)
+            one = (
+                self._spark.readStream.schema(RECORDED[table])
+                .option("maxFilesPerTrigger", self._files_max)
+                # Without it the folders of hours add a column as soon as there is one.
+                .option("recursiveFileLookup", "true")
+                .parquet(str(self._store / table))
+                .select(F.col("_metadata.file_path").alias("path"))
+            )
+            named = one if named is None else named.unionByName(one)
+        assert named is not None
+
+        def take(batch: "DataFrame", number: int) -> None:
+            with self._stepping:
+                if self._is_ending:
+                    # Not to return: Spark would believe that the step was done.
+                    raise InterruptedError("the run is ending")
+                if number > self._state.get("batch", -1):
+                    paths = [path for (path,) in batch.distinct().collect()]
+                    self._take(paths, number, is_live=is_live)
+
+        writer = named.writeStream.foreachBatch(take).option(
+            "checkpointLocation", str(self.versions.root / self._state["checkpoint"])
+        )
+        if is_live:
+            return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()
+        return writer.trigger(availableNow=True).start()
+
+    def _take(self, paths: list[str], number: int, *, is_live: bool) -> None:
+        """Do the step of one micro-batch."""
+        files = [parse_name(Path(unquote(urlsplit(path).path))) for path in paths]
+        new = [file for file in files if file is not None and name_of(file) not in self._done]
+        new.sort(key=lambda file: (file.table, file.first, file.segment))
+        if new:
+            self._step(portion(new, map(name_of, new)), batch=number, is_live=is_live)
+
+    def _step(
+        self,
+        some: Portion,
+        *,
+        batch: int | None = None,
+        is_live: bool = False,
+        is_fresh: bool = False,
+        is_whole: bool = True,
+    ) -> None:
+        """Do one step, and make what it made the tables."""
+        self._unreadable += [f"{path}: {why}" for path, why in some.unreadable]
+        done = self._done | set(some.names)
+        step = self._make_step(some, is_live=is_live, is_fresh=is_fresh)
+        try:
+            outcome = step.run()
+        except RowsMustGo:
+            some = portion(self._processed(done), sorted(done))
+            outcome = self._make_step(some, is_live=False, is_fresh=True).run()
+            is_fresh = True
+        state = self._next_state(outcome, batch, is_fresh=is_fresh) | {"is_whole": is_whole}
+        files = {table: thinned(self.versions, paths) for table, paths in outcome.files.items()}
+        files[".files"] = thinned(self.versions, self._with_names(some.names, is_fresh=is_fresh))
+        self.versions.commit(files, state)
+        self._state, self._done = state, done
+        self._counts = Counts(*map(sum, zip(self._counts, outcome.counts, strict=True)))
+        self._steps += 1
+        self._say("committed")
+        if time.monotonic() - self._told_s > CHECKPOINT_INTERVAL_S:
+            self._tell_store()
+        self.after_step()
+
+    def _make_step(self, some: Portion, *, is_live: bool, is_fresh: bool) -> Step:
+        newest_ns = 0 if is_fresh else self._state.get("newest_ns", 0)
+        return Step(
+            self._spark, self.versions, self._setup, some,
+            newest_ns=newest_ns, is_live=is_live, is_fresh=is_fresh,
+            known=self._known_rows, say=self._say,
+        )  # fmt: skip
+
+    def _known_rows(self) -> "DataFrame":
+        """Return the messages that were read before, as far as they are still there."""
+        there = portion(self._processed(self._done), [])
+        rows = quality.good(there.frame(self._spark, "messages"), with_payload=False)
+        return with_value(rows, has_typed=False)
+
+    def _processed(self, done: set[Name]) -> list[DataFile]:
+        """Return the files that were read, or that others were compacted to since."""
+        compacted = compact_folder(self._store)
+        return [
+            file
+            for file in everything(self._store)[0]
+            if name_of(file) in done or file.path.is_relative_to(compacted)
+        ]
+
+    def _forget_streams(self) -> None:
+        """Remove the checkpoints of streams that came before these tables."""
+        for folder in self.versions.root.glob(".stream-*"):
+            if folder.name != self._state["checkpoint"]:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _next_state(self, outcome: Outcome, batch: int | None, *, is_fresh: bool) -> dict[str, Any]:
+        known = {} if is_fresh else self._state.get("counts", {})
+        return {
+            "format": _FORMAT,
+            "tables": self._setup.names,
+            "window_ns": self._setup.window_ns,
+            "watermark_ns": self._setup.watermark_ns,
+            "reader": self._state.get("reader") or f"pipeline-{uuid4().hex[:12]}",
+            "checkpoint": self._state.get("checkpoint") or f".stream-{uuid4().hex[:12]}",
+            "batch": self._state.get("batch", -1) if batch is None else batch,
+            "newest_ns": outcome.newest_ns,
+            "counts": {
+                name: known.get(name, 0) + value for name, value in outcome.counts._asdict().items()
+            },
+        }
+
+    def _check_state(self) -> None:
+        """Refuse to go on with tables that were made for something else."""
+        if not self._state:
+            return
+        made = {name: self._state.get(name) for name in ("tables", "window_ns", "watermark_ns")}
+        setup = self._setup
+        asked = dict(zip(made, (setup.names, setup.window_ns, setup.watermark_ns), strict=True))
+        if self._state.get("format") != _FORMAT or made != asked:
+            differs = next((name for name in made if made[name] != asked[name]), "format")
+            raise ConfigurationError(
+                f"{self.versions.root} was made with other {differs}"
+                f" ({made.get(differs)}, not {asked.get(differs)}):"
+                " use another folder, or make all again with --batch"
+            )
+
+    def _read_files(self) -> Any:
+        return pa.concat_tables(
+            [FILES.empty_table(), *map(pq.read_table, self.versions.files(".files"))]
+        )
+
+    def _with_names(self, names: list[Name], *, is_fresh: bool) -> list[Path]:
+        """Write down which files were read; return the files that say so."""
+        folder = self.versions.staging(".files")
+        folder.mkdir()
+        rows = [name._asdict() for name in names]
+        pq.write_table(pa.Table.from_pylist(rows, FILES), folder / "names.parquet")
+        kept = [] if is_fresh else self.versions.files(".files")
+        return [*kept, folder / "names.parquet"]
+
+    def _tell_store(self) -> None:
+        """Let the store keep what was not read yet."""
+        self._told_s = time.monotonic()
+        if reader := self._state.get("reader"):
+            advance(self._store, reader, first_needed(self._store, self._done))
+
+    def _say(self, doing: str) -> None:
+        seconds = time.monotonic() - self._start_s
+        self._report(Progress(self._counts.read, self._total, seconds, doing))
+
+
+def _cut(files: list[DataFile]) -> list[list[DataFile]]:
+    """Cut a recording into portions of bounded size; one at least."""
+    portions: list[list[DataFile]] = [[]]
+    rows = 0
+    for file in sorted(files, key=lambda file: (file.hour, file.table, file.first)):
+        if rows and rows + file.rows > STEP_ROWS and file.table == "messages":
+            portions.append([])
+            rows = 0
+        portions[-1].append(file)
+        rows += file.rows if file.table == "messages" else 0
+    return portions

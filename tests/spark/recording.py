@@ -1,0 +1,36 @@
+"""A recording on disk, for tests: Parquet files as a recorder's converter leaves them."""
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from hubbub.store.layout import file_name, hour_folder, hour_of
+from tests.spark.rows import arrow
+
+_TIMES = {"messages": "received_ns"}
+_NUMBERS = {"messages": "offset"}
+
+
+class Recording:
+    """A store that grows by segments."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.segments = 0
+        for table in ("messages", "events", "announcements", "counters"):
+            (path / table).mkdir(parents=True, exist_ok=True)
+
+    def add(self, rows: list[dict[str, Any]], table: str = "messages") -> None:
+        """Add a segment: a file for each hour."""
+        time, number = _TIMES.get(table, "time_ns"), _NUMBERS.get(table, "number")
+        for hour, some in groupby(rows, key=lambda row: hour_of(row[time] or 0)):
+            part = list(some)
+            numbers = [row[number] or 0 for row in part]
+            folder = hour_folder(self.path, table, hour)
+            folder.mkdir(parents=True, exist_ok=True)
+            name = file_name(self.segments, min(numbers), max(numbers))
+            pq.write_table(arrow(part, table), folder / f".{name}", compression="zstd")
+            (folder / f".{name}").rename(folder / name)
+        self.segments += 1

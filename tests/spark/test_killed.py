@@ -1,0 +1,53 @@
+"""A run that is killed between any two micro-batches, and started again, loses and doubles nothing.
+
+`make test` kills three runs, `make soak` fifty.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.bus import IS_SOAK, ROOT
+from tests.spark.test_run import all_tables, assert_same, record, run, segments
+from tests.spark.victim import ONLY
+
+KILLS = 50 if IS_SOAK else 3
+MOMENTS = ("before", "between", "after")
+
+
+def kill(store: Path, tables: Path, step: int, moment: str) -> int:
+    """Let a run of its own die at a moment; return how it ended."""
+    victim = subprocess.run(
+        [sys.executable, "-m", "tests.spark.victim", store, tables, str(step), moment],
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert victim.returncode in (0, -signal.SIGKILL), victim.stderr
+    return victim.returncode
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0 if IS_SOAK else 600)
+def test_killed_runs_give_the_tables_of_one_clean_run(spark: SparkSession, tmp_path: Path) -> None:
+    draw = random.Random(5)
+    run(spark, record(tmp_path / "again", segments()).path, tmp_path / "clean", "batch", only=ONLY)
+    expected = all_tables(tmp_path / "clean")
+    killed = 0
+    for course in range(KILLS):
+        parts = segments()
+        cut = draw.randrange(1, len(parts))
+        folder = tmp_path / f"course-{course}"
+        recording = record(folder / "store", parts[:cut])
+        run(spark, recording.path, folder / "tables", only=ONLY)
+        for table, rows in parts[cut:]:
+            recording.add(rows, table)
+        moment = MOMENTS[course % len(MOMENTS)]
+        steps = draw.randrange(1, max(2, (len(parts) - cut) // 4))
+        killed += kill(recording.path, folder / "tables", steps, moment) == -signal.SIGKILL
+        run(spark, recording.path, folder / "tables", only=ONLY)
+        assert_same(all_tables(folder / "tables"), expected)
+    assert killed == KILLS

@@ -1,0 +1,200 @@
+"""Batch, incremental and live runs give the same tables, whatever happens in between."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from hubbub.errors import ConfigurationError
+from hubbub.limits import SECOND
+from hubbub.pipeline import tables
+from hubbub.pipeline.run import Pipeline, Summary, make_setup
+from tests.spark.recording import Recording
+from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, message
+
+
+def segments(seed: int = 0) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Make a recording with losses, duplicates, bad rows, typed ones, in two hours."""
+    draw = random.Random(seed)
+    parts: list[tuple[str, list[dict[str, Any]]]] = []
+    offset, clock_ns = 0, START_NS + 3590 * SECOND
+    sequences = {("/a", SOURCE): 1, ("/b", SOURCE): 1, ("/b", OTHER): 40}
+    for number in range(6):
+        rows = []
+        for _ in range(30):
+            subject, source = draw.choice(list(sequences))
+            sequence = sequences[subject, source]
+            sequences[subject, source] += 1
+            clock_ns += draw.randrange(1, 200) * 1_000_000
+            if draw.random() < 0.1:
+                continue
+            row = message(
+                offset, sequence, subject=subject, source_id=source,
+                source_name="alice" if source == SOURCE else "bob",
+                received_ns=clock_ns, published_ns=clock_ns - draw.randrange(10**6),
+            )  # fmt: skip
+            rows.append(row)
+            offset += 1
+        parts.append(("messages", rows))
+        told = clock_ns - SECOND
+        parts.append(("events", [
+            event(2 * number, "GapAbandoned", subject="/a", first_sequence=4 * number + 2,
+                  last_sequence=4 * number + 3, time_ns=told),
+            event(2 * number + 1, "PeerJoined", node_id=OTHER, time_ns=told),
+        ]))  # fmt: skip
+        parts.append(("announcements", [
+            announcement(number, "/*", node_id=OTHER, node_name="bob", time_ns=told,
+                         is_present=number % 2 == 0),
+        ]))  # fmt: skip
+        parts.append(("counters", [counter(number, "repaired", number**2, time_ns=told)]))
+    twice = [dict(row) for row in parts[0][1][:5]]
+    for row in twice:
+        row["offset"], row["recorder"] = offset, "two"
+        offset += 1
+    bad = [message(offset, 0, received_ns=clock_ns), message(offset + 1, 1, size=99)]
+    typed = message(
+        offset + 2, 500, received_ns=clock_ns, schema="Point", payload=b"\x81\xa1x\x05",
+        tick_ns=clock_ns - 5, period_ns=SECOND, service="news", epoch=3,
+    )  # fmt: skip
+    parts.append(("messages", [*twice, *bad, typed]))
+    return parts
+
+
+def all_tables(path: Path) -> dict[str, list[Any]]:
+    return {name: sorted(tables.read(path, name).to_pylist(), key=repr) for name in tables.SHAPES}
+
+
+def run(
+    spark: SparkSession, store: Path, out: Path, kind: str = "incremental", **options: Any
+) -> Summary:
+    files_max = options.pop("files_max", 3)
+    pipeline = Pipeline(spark, store, out, make_setup(**options), files_max=files_max)
+    with pipeline.versions.locked():
+        return pipeline.run_batch() if kind == "batch" else pipeline.run_incremental()
+
+
+def record(path: Path, parts: Any) -> Recording:
+    recording = Recording(path)
+    for table, rows in parts:
+        recording.add(rows, table)
+    return recording
+
+
+def assert_same(made: dict[str, list[Any]], expected: dict[str, list[Any]]) -> None:
+    for name, rows in expected.items():
+        assert made[name] == rows, name
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Return the tables of one clean batch run over all segments."""
+    path = tmp_path_factory.mktemp("clean")
+    run(spark, record(path / "store", segments()).path, path / "tables", "batch")
+    return all_tables(path / "tables")
+
+
+def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None:
+    total = sum(len(rows) for table, rows in segments() if table == "messages")
+    made = expected
+    assert len(made["messages"]) == total - 7
+    assert sorted(row["reason"] for row in made["quarantine"]) == [
+        "sequence_out_of_range",
+        "size_is_not_the_payloads",
+    ]
+    assert sum(row["messages"] for row in made["topic_health"]) == total - 7
+    assert sum(row["duplicates"] for row in made["topic_health"]) == 5
+    assert sum(row["lost"] for row in made["topic_health"]) == sum(
+        row["count"] for row in made["gaps"] if row["after"] or row["before"]
+    )
+    assert [row["value"] for row in made["messages"] if row["value"]] == ['{"x":5}']
+    assert len(made["node_timeline"]) == 18
+    assert {row["receiver_name"] for row in made["traffic_matrix"]} == {"bob"}
+    assert len(made["period_compliance"]) == len(made["service_managers"]) == 1
+    assert made["late"] == []
+
+
+def test_incremental_runs_give_the_tables_of_one_batch_run(
+    spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
+) -> None:
+    parts = segments()
+    recording = record(tmp_path / "store", parts[:6])
+    counts = run(spark, recording.path, tmp_path / "tables").counts
+    for table, rows in parts[6:]:
+        recording.add(rows, table)
+    more = run(spark, recording.path, tmp_path / "tables").counts
+    assert_same(all_tables(tmp_path / "tables"), expected)
+    total = sum(len(rows) for table, rows in parts if table == "messages")
+    assert counts.read + more.read == total
+    assert more.read == more.messages + more.duplicates + more.quarantined
+    nothing = run(spark, recording.path, tmp_path / "tables")
+    assert (nothing.steps, nothing.counts.read) == (0, 0)
+
+
+def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    parts = segments()
+    # The first segment of messages is converted last.
+    first, others = parts[0], parts[1:]
+    recording = record(tmp_path / "store", others[:3])
+    setup = make_setup(watermark_s=1)
+    pipeline = Pipeline(spark, recording.path, tmp_path / "tables", setup)
+    waiting = [*others[3:-1], first, others[-1]]
+    total = sum(len(rows) for table, rows in parts if table == "messages")
+
+    def is_over() -> bool:
+        if waiting:
+            table, rows = waiting.pop(0)
+            recording.add(rows, table)
+        return not waiting and pipeline.versions.state()["counts"]["read"] == total
+
+    with pipeline.versions.locked():
+        pipeline.run_live(is_over)
+    assert tables.read(tmp_path / "tables", "late").num_rows > 0
+    run(spark, recording.path, tmp_path / "tables", watermark_s=1)
+    clean = tmp_path / "clean"
+    run(spark, record(tmp_path / "again", parts).path, clean, "batch", watermark_s=1)
+    assert_same(all_tables(tmp_path / "tables"), all_tables(clean))
+
+
+def test_a_copy_that_was_received_earlier_takes_the_place_of_one_counted_before(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [message(n, n + 1) for n in range(20)]
+    early = [
+        row | {"offset": 100 + n, "recorder": "two", "received_ns": row["received_ns"] - 1000}
+        for n, row in enumerate(rows[5:9])
+    ]
+    only = {"only": ["messages", "topic_health"]}
+    recording = record(tmp_path / "store", [("messages", rows)])
+    run(spark, recording.path, tmp_path / "tables", **only)
+    recording.add(early)
+    run(spark, recording.path, tmp_path / "tables", **only)
+    made = tables.read(tmp_path / "tables", "messages").to_pylist()
+    assert len(made) == 20
+    assert {row["offset"] for row in made if row["recorder"] == "two"} == {100, 101, 102, 103}
+    again = record(tmp_path / "again", [("messages", rows), ("messages", early)])
+    run(spark, again.path, tmp_path / "clean", "batch", **only)
+    assert_same(all_tables(tmp_path / "tables"), all_tables(tmp_path / "clean"))
+
+
+def test_tables_made_for_something_else_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    recording = record(tmp_path / "store", [("messages", [message(0, 1)])])
+    run(spark, recording.path, tmp_path / "tables", only=["messages"])
+    with pytest.raises(ConfigurationError, match="was made with other window_ns"):
+        run(spark, recording.path, tmp_path / "tables", only=["messages"], window_s=5)
+    with pytest.raises(ConfigurationError, match="no table nonsense; there are messages"):
+        make_setup(["nonsense"])
+
+
+def test_a_file_that_cannot_be_read_is_passed_over_and_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    recording = record(tmp_path / "store", [("messages", [message(0, 1)])])
+    broken = next((recording.path / "messages").rglob("*.parquet"))
+    broken.with_name("000000000007-0000000000000005-0000000000000009.parquet").write_bytes(b"x")
+    summary = run(spark, recording.path, tmp_path / "tables", only=["messages"])
+    assert summary.counts.messages == 1
+    assert "000000000007" in summary.unreadable[0]
