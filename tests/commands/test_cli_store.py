@@ -183,3 +183,13 @@ def test_export_to_standard_output_and_a_reader_that_has_enough(bus: Bus, store:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.wait(TIMEOUT_S) == 141 and process.stderr.read() == b""
+
+
+def test_rest_is_converted_and_small_files_are_compacted(bus: Bus, store: Path) -> None:
+    done = bus.run("store", "convert", str(store), "--json")
+    assert (done.returncode, load(done)["messages"]) == (0, 6), done.stderr
+    past = store / "messages" / "hour=2020-01-01-00"
+    (store / "messages" / "hour=2027-01-15-08").rename(past)
+    done = bus.run("store", "compact", str(store), "--json")
+    assert load(done) == {"files": 1, "replaced": 2, "rows": 12}
+    assert bus.run("store", "verify", str(store)).returncode == 0

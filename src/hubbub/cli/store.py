@@ -245,6 +245,25 @@ def convert(path: Place, as_json: Json = False) -> None:
     raise typer.Exit(1 if damaged else 0)
 
 
+@app.command("compact")
+def compact(path: Place, as_json: Json = False) -> None:
+    """Put the small files of past hours together, for readers that read all of them at once.
+
+    A recorder does this by itself for hours that end while it records. What a registered reader
+    still needs, and the newest files, stay as they are.
+    """
+    open_store(path)
+    from hubbub.store.compact import compact_now
+
+    entries = compact_now(path, time.time_ns())
+    sources = sum(len(entry.sources) for entry in entries)
+    if as_json:
+        rows = sum(entry.rows for entry in entries)
+        print_json({"files": len(entries), "replaced": sources, "rows": rows})
+    else:
+        note(f"{plural(sources, 'small file')} became {plural(len(entries), 'large one')}")
+
+
 @app.command("prune")
 def prune(
     path: Place,

@@ -23,6 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hubbub.errors import StoreError
 from hubbub.limits import (
     COMPACT_AFTER,
     COMPACT_BYTES,
@@ -123,6 +124,14 @@ def _pack(files: list[DataFile]) -> Iterator[list[DataFile]]:
         rows += file.rows
     if len(pack) > 1:
         yield pack
+
+
+def compact_now(store: Path, now_ns: int) -> list[Entry]:
+    """Compact everything that can be."""
+    with tidying(store) as is_ours:
+        if not is_ours:
+            raise StoreError(f"{store} is being compacted or pruned just now: try again")
+        return list(compact(store, now_ns))
 
 
 def compact(store: Path, now_ns: int, go_on: Callable[[], bool] = lambda: True) -> Iterator[Entry]:

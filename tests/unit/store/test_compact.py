@@ -12,7 +12,7 @@ from hubbub.errors import StoreError
 from hubbub.limits import COMPACT_AFTER, DAMAGE_NUMBER, SWEEP_AFTER
 from hubbub.store import compact as compacting
 from hubbub.store.checkpoints import advance, checkpoints, floor, register, remove
-from hubbub.store.compact import compact, plan, sweep, tidying
+from hubbub.store.compact import compact, compact_now, plan, sweep, tidying
 from hubbub.store.convert import convert_segment
 from hubbub.store.journal import Row
 from hubbub.store.layout import HOUR_NS, data_files
@@ -217,6 +217,8 @@ def test_manifest_that_cannot_be_read_is_an_error_and_not_an_empty_one(tmp_path:
 def test_one_process_at_a_time_tidies(tmp_path: Path) -> None:
     with tidying(tmp_path) as is_ours:
         assert is_ours
+        with pytest.raises(StoreError, match="try again"):
+            compact_now(tmp_path, LATER)
         with tidying(tmp_path) as is_ours_too:
             assert not is_ours_too
     with tidying(tmp_path) as is_ours:
