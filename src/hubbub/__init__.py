@@ -54,10 +54,12 @@ from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.recorder import Player, Recorder, RecorderStatistics
 from hubbub.runtime.logs import set_log
+from hubbub.schedule import Schedule, ScheduledConsumer, ScheduledProducer
 from hubbub.schema import Schema
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
+from hubbub.vehicle import DirectMessage, GatewayStatistics, Vehicle, VehicleAddress
 
 __all__ = [
     "Backpressure",
@@ -73,9 +75,11 @@ __all__ = [
     "ConsumerStatistics",
     "DataTypeId",
     "DeadlineMissed",
+    "DirectMessage",
     "Event",
     "Faults",
     "GapAbandoned",
+    "GatewayStatistics",
     "HubbubError",
     "InterestRefused",
     "LinkDown",
@@ -104,6 +108,9 @@ __all__ = [
     "RemoteSubscriber",
     "ReplayedMessage",
     "SampleFailed",
+    "Schedule",
+    "ScheduledConsumer",
+    "ScheduledProducer",
     "Schema",
     "SchemaMismatch",
     "Settings",
@@ -116,6 +123,8 @@ __all__ = [
     "SubscriberUnmatched",
     "Subscription",
     "TicksSkipped",
+    "Vehicle",
+    "VehicleAddress",
     "VersionMismatch",
     "check_pattern",
     "check_subject",

@@ -32,6 +32,7 @@ from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
+from hubbub.schedule import Schedule
 from hubbub.sinks import Sink
 from hubbub.statistics import NodeStatistics
 from hubbub.subjects import Handle, check_pattern, check_subject, matches
@@ -405,6 +406,11 @@ class Node(Closing):
         )  # fmt: skip
         self._components.add(consumer)
         return consumer
+
+    def schedule(self, channel: Connection | Channel | str | None = None) -> Schedule:
+        """Look on who makes and wants what how often, on one channel (by default the first)."""
+        self._refuse_closed()
+        return Schedule(self, self.channels[0] if channel is None else self._named(channel))
 
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
         self._refuse_closed()

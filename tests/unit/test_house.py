@@ -33,7 +33,7 @@ API = {
     *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks"),
     *("statistics", "closing"),
 }
-API |= {"producer", "consumer", "data_types", "vehicle"}
+API |= {"producer", "consumer", "data_types", "schedule", "vehicle"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
 HIGH = {"store", "recorder", "pipeline", "report"}

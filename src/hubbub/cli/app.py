@@ -7,6 +7,7 @@ import typer
 
 from hubbub.cli import (
     bench,
+    consume,
     doctor,
     export,
     graph,
@@ -14,10 +15,12 @@ from hubbub.cli import (
     ls,
     pipeline,
     play,
+    produce,
     ps,
     pub,
     rec,
     report,
+    schedule,
     simulate,
     store,
     sub,
@@ -37,6 +40,9 @@ app = typer.Typer(
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
 app.command("rec")(rec.rec)
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.command("schedule")(schedule.schedule)
 app.command("hz")(watch.hz)
 app.command("bw")(watch.bw)
 app.command("delay")(watch.delay)

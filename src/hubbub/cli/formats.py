@@ -66,6 +66,9 @@ def message_json(message: Message) -> str:
         "encoding": encoding,
         "payload": text,
     }
+    if message.tick_ns is not None:
+        fields["tick_ns"] = message.tick_ns
+        fields["port"] = message.port
     # ASCII alone: U+009B is valid in a JSON string and an escape code for a terminal.
     return json.dumps(fields) + "\n"
 

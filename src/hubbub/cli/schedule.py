@@ -1,0 +1,131 @@
+"""`hubbub schedule`: who makes and wants what how often, and how well that goes."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+import hubbub
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.screen import (
+    UNKNOWN,
+    Column,
+    Screen,
+    refuse_if_nobody_reads,
+    table,
+    write_until_the_end,
+)
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.terminal import print_json
+
+_WAIT_S = 1.3  # Producers tell what they do each second, once somebody looks on.
+_REFRESH_S = 1.0
+_COLUMNS = (
+    Column("subject", is_number=False),
+    Column("who", is_number=False),
+    Column("port"),
+    Column("role", is_number=False),
+    Column("schedule", is_number=False),
+    Column("period"),
+    Column("tick"),
+    Column("load"),
+    Column("samples"),
+    Column("missed"),
+)
+
+
+def schedule(
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
+    ] = _WAIT_S,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")
+    ] = False,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    peers: Peers = None,
+    log: Log = None,
+) -> None:
+    """Show the time-triggered topics: producers, their consumers, periods, ticks, load and misses.
+
+    Exits with 1 when there are none.
+    """
+    with open_node(domain, interface, log, peers) as node, node.schedule() as seen:
+        code = write_until_the_end(lambda: _look(seen, wait, watch, as_json))
+    raise typer.Exit(code)
+
+
+def _look(seen: hubbub.Schedule, wait_s: float, is_watching: bool, as_json: bool) -> int:
+    screen = Screen()
+    try:
+        time.sleep(wait_s)
+        while True:
+            producers, unserved = seen.producers(), seen.unserved()
+            if as_json:
+                print_json({
+                    "producers": [_producer_fields(one) for one in producers],
+                    "unserved": [_consumer_fields(one) for one in unserved],
+                })  # fmt: skip
+            elif producers or unserved:
+                screen.show(table(_COLUMNS, _rows(producers, unserved), screen.width))
+            else:
+                screen.note("nobody makes or wants samples")
+            if not is_watching:
+                return 0 if producers or unserved else 1
+            time.sleep(_REFRESH_S)
+            refuse_if_nobody_reads()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _rows(
+    producers: Sequence[hubbub.ScheduledProducer], unserved: Sequence[hubbub.ScheduledConsumer]
+) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for one in producers:
+        rows.append((
+            one.subject, str(one.source), str(one.port), "makes", one.schedule,
+            UNKNOWN if not one.granted_ms else f"{one.granted_ms:g} ms", f"{one.tick_ms:g} ms",
+            f"{one.ticks_hz:,.1f}/s", f"{one.sent:,}", f"{one.skipped:,}",
+        ))  # fmt: skip
+        rows += [_consumer_row(consumer, "wants") for consumer in one.consumers]
+    return rows + [_consumer_row(consumer, "wants (nobody makes it)") for consumer in unserved]
+
+
+def _consumer_row(one: hubbub.ScheduledConsumer, role: str) -> tuple[str, ...]:
+    return (
+        one.subject, str(one.source), str(one.port), role, "", f"{one.period_ms:g} ms", "", "",
+        f"{one.served:,}", f"{one.missed:,}",
+    )  # fmt: skip
+
+
+def _producer_fields(one: hubbub.ScheduledProducer) -> dict[str, Any]:
+    return {
+        "subject": one.subject,
+        "data_type": one.data_type,
+        "source": one.source.name,
+        "source_id": one.source.id.hex(),
+        "port": one.port,
+        "schedule": one.schedule,
+        "tick_ms": one.tick_ms,
+        "granted_ms": one.granted_ms,
+        "ticks_hz": one.ticks_hz,
+        "sent": one.sent,
+        "skipped": one.skipped,
+        "consumers": [_consumer_fields(consumer) for consumer in one.consumers],
+    }
+
+
+def _consumer_fields(one: hubbub.ScheduledConsumer) -> dict[str, Any]:
+    return {
+        "subject": one.subject,
+        "data_type": one.data_type,
+        "source": one.source.name,
+        "source_id": one.source.id.hex(),
+        "port": one.port,
+        "period_ms": one.period_ms,
+        "served": one.served,
+        "missed": one.missed,
+    }

@@ -1,0 +1,196 @@
+"""Vehicles as processes: the flow of the original step by step, and service under load."""
+
+import multiprocessing
+import time
+from typing import Any
+
+import pytest
+
+import hubbub
+from hubbub import DataTypeId
+from tests.integration.bus import (
+    IS_SOAK,
+    Place,
+    acting,
+    fresh_place,
+    hear,
+    say,
+    wait_until,
+)
+
+PERIODS_MS = [20, 33, 100, 150]
+
+
+def open_vehicle(place: list[Any], name: str, **options: Any) -> hubbub.Vehicle:
+    group, port, domain = place
+    return hubbub.Vehicle(
+        name, channels=[hubbub.Channel(group, port)], domain=domain, interface="127.0.0.1",
+        **options,
+    )  # fmt: skip
+
+
+def play_producing_vehicle(place: list[Any], profile: str) -> None:
+    """Make speeds, and tell what the gateway and the producer did when asked."""
+    with open_vehicle(place, "maker", profile=profile) as car:
+        producer = car.producer(DataTypeId.VEHICLE_SPEED, lambda: b"13.9", port=7)
+        say(car.node.id.hex())
+        while hear() == "look":
+            gateway, statistics = car.gateway(), producer.statistics()
+            say({
+                "heard": gateway.heard, "relayed": gateway.relayed, "sent": statistics.sent,
+                "tick_ms": statistics.tick_ms, "periods_ms": statistics.periods_ms,
+                "interests": statistics.interests, "refused_port": gateway.refused_port,
+            })  # fmt: skip
+
+
+def play_endless_work() -> None:
+    """Keep a processor busy."""
+    while True:
+        sum(range(10_000))
+
+
+@pytest.mark.parametrize("profile", ["p3", "default"])
+def test_interest_and_response_go_from_vehicle_to_vehicle_step_by_step(profile: str) -> None:
+    place = fresh_place()
+    with (
+        acting(play_producing_vehicle, place, profile) as maker,
+        open_vehicle(list(place), "user", profile=profile) as car,
+    ):
+        node_id = maker.hear()
+        others = [car.consumer(DataTypeId.ENGINE_RPM, period_ms=500) for _ in range(3)]
+        called: list[hubbub.Message] = []
+        fast = car.consumer(DataTypeId.VEHICLE_SPEED, period_ms=100, callback=called.append)
+        slow = car.consumer(DataTypeId.VEHICLE_SPEED, period_ms=150)
+
+        def look() -> Any:
+            maker.tell("look")
+            return maker.hear()
+
+        # INTEREST -> gateway of the other vehicle -> relay -> the producer's periods and divisor.
+        wait_until(lambda: set(look()["periods_ms"]) == {100, 150})
+        seen = look()
+        assert seen["heard"] >= 1 and seen["relayed"] >= 1
+        assert seen["interests"] == (2 if profile == "p3" else 1)
+        assert seen["tick_ms"] == 50
+        # Producer -> RESPONSE -> our gateway -> relay -> filter -> callback.
+        wait_until(lambda: len(called) >= 15)
+        gateway = car.gateway()
+        assert gateway.relayed >= 15 and gateway.taken >= len(called)
+        ticks = [message.tick_ns or 0 for message in called]
+        slots = [tick // 100_000_000 for tick in ticks]
+        assert slots == sorted(set(slots))
+        # The origin is the producer, not a gateway.
+        assert {message.source.id.hex() for message in called} == {node_id}
+        assert {message.port for message in called} == {7}
+        assert slow.statistics().served >= 8
+        sent, start = look()["sent"], time.monotonic()
+        time.sleep(1.0)
+        rate = (look()["sent"] - sent) / (time.monotonic() - start)
+        expected = 20 if profile == "p3" else 13.3
+        assert rate == pytest.approx(expected, rel=0.3)
+        assert all(consumer.statistics().served == 0 for consumer in others)
+        if profile == "p3":  # Everything was handed to all five components.
+            assert gateway.handed >= 5 * gateway.relayed
+        assert fast.statistics().missed + slow.statistics().missed <= 3
+
+
+def test_direct_message_reaches_one_port_of_a_vehicle(tmp_path: Any) -> None:
+    place = list(fresh_place())
+    with open_vehicle(place, "one") as one, open_vehicle(place, "two") as two:
+        got: list[hubbub.DirectMessage] = []
+        two.listen(9, got.append)
+        waiting = one.listen(5)
+        wait_until(lambda: one.send(two.address(9), b"stop", port=5))
+        wait_until(lambda: got)
+        assert (got[0].payload, got[0].origin) == (b"stop", one.address(5))
+        two.send(got[0].origin, b"yes", port=9)
+        answer = wait_until(waiting.take)
+        assert (answer.payload, str(answer.origin)) == (b"yes", f"{two.node.id.hex()}:9")
+        for refused in (
+            lambda: one.send(two.address(0), b""),
+            lambda: one.send(two.address(9), bytes(2000)),
+            lambda: one.send(hubbub.VehicleAddress(b"short", 9), b""),
+            lambda: hubbub.Vehicle(profile="p4"),
+        ):
+            with pytest.raises(hubbub.HubbubError):
+                refused()
+
+
+def play_consumers(place: list[Any], seconds: float) -> None:
+    """Consume at four periods, and tell served, missed and how late samples came."""
+    with Place(*place).open("user") as node:
+        errors: list[int] = []
+        consumers = [
+            node.consume(
+                DataTypeId.VEHICLE_SPEED, period_ms=period,
+                callback=lambda message: errors.append(message.published_ns - message.tick_ns),
+            )
+            for period in PERIODS_MS
+        ]  # fmt: skip
+        wait_until(lambda: all(one.statistics().served for one in consumers))
+        start = [(time.monotonic(), one.statistics()) for one in consumers]
+        say("ready")
+        time.sleep(seconds)
+        rows = []
+        for consumer, (begin, before) in zip(consumers, start, strict=True):
+            after = consumer.statistics()
+            rows.append([
+                consumer.period_ms, after.served - before.served, after.missed - before.missed,
+                time.monotonic() - begin,
+            ])  # fmt: skip
+        errors.sort()
+        say({"rows": rows, "p99_us": errors[int(0.99 * len(errors))] / 1000})
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_every_slot_is_served_or_counted_as_missed(
+    is_loaded: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = 30.0 if IS_SOAK else 3.0
+    place = fresh_place()
+    hogs = [
+        multiprocessing.get_context("spawn").Process(target=play_endless_work, daemon=True)
+        for _ in range(4 if is_loaded else 0)
+    ]
+    for hog in hogs:
+        hog.start()
+    try:
+        with (
+            acting(play_producing_vehicle, place, "default") as maker,
+            acting(play_consumers, place, seconds) as user,
+        ):
+            maker.hear()
+            user.hear()
+            result = user.hear(seconds + 30)
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.join()
+    with capsys.disabled():
+        print(f"\n{'loaded' if is_loaded else 'idle'}: tick error p99 {result['p99_us']:.0f} us")  # noqa: T201
+    for period_ms, served, missed, elapsed_s in result["rows"]:
+        slots = elapsed_s * 1000 / period_ms
+        # A slot is judged up to its end and half a period later.
+        assert served + missed == pytest.approx(slots, abs=4 + 200 / period_ms)
+        if IS_SOAK and not is_loaded:
+            assert missed <= 0.001 * slots
+
+
+def test_killed_producer_is_missed_and_then_given_up() -> None:
+    place = fresh_place()
+    lost: list[hubbub.DeadlineMissed] = []
+
+    def listen(event: hubbub.Event) -> None:
+        if isinstance(event, hubbub.DeadlineMissed):
+            lost.append(event)
+
+    with place.open("user", links=["multicast"], on_event=listen) as node:
+        consumer = node.consume(DataTypeId.VEHICLE_SPEED, period_ms=50)
+        with acting(play_producing_vehicle, place, "default") as maker:
+            maker.hear()
+            wait_until(lambda: consumer.statistics().served >= 3)
+            maker.process.kill()
+            wait_until(lambda: consumer.statistics().missed >= 5)
+            wait_until(lambda: any(event.is_lost for event in lost))
+    assert consumer.statistics().producers == 0
