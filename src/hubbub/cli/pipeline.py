@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hubbub.cli.check import check
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.progress import Progress
 from hubbub.cli.quantities import parse_duration
@@ -26,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command("check")(check)
 _ALERTS_KEPT = 64  # For who comes later.
 
 

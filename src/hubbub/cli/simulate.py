@@ -62,7 +62,7 @@ def simulate(
 
     The same scenario and seed do the same again, always. Exits with 1 if any run failed. With
     --spark the messages, events and debts of all runs are kept as tables of a recording, and what
-    judges real recordings judges them.
+    judges real recordings (`hubbub pipeline check`) judges them.
     """
     from hubbub.simulation import list_scenarios, run_many
 
