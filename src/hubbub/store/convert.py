@@ -167,8 +167,9 @@ def _fill(outputs: dict[str, _Output], segment: Segment) -> int:
     for entry in segment.packed():
         if isinstance(entry, PackedRun):
             last_ns = entry.received_ns
-            for run in cut_run(entry):
-                messages.place(last_ns, run.offset, run.end_offset - 1)
+            is_large = len(entry.payloads) > ROW_GROUP_BYTES
+            for run in cut_run(entry) if is_large else (entry,):
+                messages.place(last_ns, run.offset, run.offset + run.size - 1)
                 messages.columns.add(run)
         elif (output := outputs.get(entry.table)) is not None and entry.table != MESSAGES:
             time_ns = entry.values.get("time_ns")

@@ -84,6 +84,7 @@ class Segment:
         self.recorder = ""  # Hex; empty where nobody says.
         self.created_ns = 0
         self.first_offset = self.first_number = 0
+        self.end_offset = self.end_number = 0
         self._file = _File(path)
         self.id: int | None = None
         self._has_begin = False
@@ -123,7 +124,33 @@ class Segment:
         """Read everything from the beginning, and do not take runs apart."""
         self._rewind()
         self._decoder = Decoder(is_packed=True)
-        return self._read()  # type: ignore[return-value]
+        carefully = self._read()
+        while True:
+            yield from self._hurry()  # type: ignore[misc]
+            value = next(carefully, None)
+            if value is None:
+                return
+            yield value  # type: ignore[misc]
+
+    def _hurry(self) -> Iterator[Run | PackedRun | Row]:
+        """Read on while everything is plainly sound and in order; else leave it to `_read`."""
+        if self.id is None or self._limit.end_offset != _NEVER:
+            return
+        begin = -1
+        while begin != self.position:
+            begin = self.position
+            window = self._file.read(begin, JOURNAL_READ_BYTES)
+            for position, value in self._decoder.scan(window, begin, self.id):
+                if isinstance(value, Row):
+                    if value.number < self.end_number:
+                        return
+                    self.end_number = value.number + 1
+                elif value.offset == self.end_offset:
+                    self.end_offset = value.end_offset
+                else:
+                    return
+                self.position = position
+                yield value
 
     def follow(self) -> Iterator[Run | Row]:
         """Read what has come since the last iteration ended."""
