@@ -12,7 +12,7 @@ from hubbub.limits import PRODUCERS_HEARD_MAX, US
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.interests import NEVER
 from hubbub.protocol.timetrigger.slots import STALE, TAKEN, Stream
-from hubbub.wire.timed import OBSERVE, ONE, SYNCHRONISED, Response
+from hubbub.wire.timed import ALL, OBSERVE, ONE, SYNCHRONISED, Response
 
 UNCHOSEN: Final = "unchosen"
 
@@ -49,6 +49,7 @@ class Consumer:
         self._served = 0  # Of streams that have ended,
         self._missed = 0
         self._chosen: bytes | None = None
+        self._is_plain = mode == ALL and not age_ns_max
         self._quickest: dict[bytes, int] = {}  # From sample to arrival, where clocks differ.
 
     @property
@@ -64,6 +65,9 @@ class Consumer:
     def take(self, now: int, response: Response) -> Stream | None:
         """Take a sample, or count why not."""
         origin = response.origin
+        stream = self.streams.get(origin)
+        if stream is not None and self._is_plain and stream.take_next(now, response):
+            return stream
         if self.age_ns_max and self._age(now, response) > self.age_ns_max:
             self.counts[STALE] += 1
             return None

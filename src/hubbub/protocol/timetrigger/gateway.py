@@ -270,11 +270,14 @@ class Gateway:
             return
         tally.relayed += 1
         takers = []
+        granted_us = response.granted_us
         for consumer in concerned:
+            due_ns = consumer.due_ns
             if consumer.take(now, response) is not None:
                 takers.append(consumer.taker)
-                self._plan(consumer)
-                if response.granted_us > consumer.period_us != 0:
+                if consumer.due_ns < due_ns:
+                    self._plan(consumer)
+                if granted_us > consumer.period_us != 0:
                     self._note_granted(consumer, response)
         if takers:
             tally.taken += len(takers)

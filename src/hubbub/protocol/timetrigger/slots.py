@@ -1,4 +1,4 @@
-"""One sample a slot of one producer, however late or early each of them comes.
+"""HOT. One sample a slot of one producer, however late or early each of them comes.
 
 A sample belongs to slot floor(tick / period) of its nominal tick, not of its arrival, so jitter
 moves nothing: the first sample of each slot is taken, others are early. That needs no common clock:
@@ -34,7 +34,8 @@ class Stream:
 
     __slots__ = (
         "_delay_ns", "_due_ns", "_gap_ns", "_is_judged", "_is_out_of_turn", "_slot", "asked_ns",
-        "deadline_ns", "era", "heard_ns", "missed", "period_ns", "sequence", "served", "tick_ns",
+        "deadline_ns", "era", "granted_us", "heard_ns", "missed", "period_ns", "sequence",
+        "served", "tick_ns",
         "topic",
     )  # fmt: skip
 
@@ -42,6 +43,7 @@ class Stream:
         self.asked_ns = period_ns
         self.period_ns = period_ns  # What is served: not less than the producer grants.
         self.era = -1
+        self.granted_us = -1
         self.sequence = -1
         self.tick_ns = 0
         self.served = 0
@@ -83,7 +85,31 @@ class Stream:
         self.served += 1
         self._note_delay(now - response.tick_ns)
         self._set_deadline()
+        self.granted_us = response.granted_us
         return TAKEN
+
+    def take_next(self, now: int, response: Response) -> bool:
+        """Take a sample if it is of the next slot and nothing has changed; False: look closely.
+
+        The deadline is left where it was, too early: who comes for it finds out (`judge`).
+        """
+        _, _, _, _, flags, era, sequence, tick_ns, _, granted_us, _ = response
+        slot = tick_ns // self.period_ns
+        if slot - 1 != self._slot or era != self.era or granted_us != self.granted_us:
+            return False
+        if sequence <= self.sequence:
+            return False
+        delay_ns = now - tick_ns
+        if delay_ns < self._delay_ns:  # type: ignore[operator]
+            self._delay_ns = delay_ns
+        self._slot = slot
+        self._is_judged = False
+        self._is_out_of_turn = flags & OUT_OF_TURN != 0
+        self.sequence = sequence
+        self.tick_ns = tick_ns
+        self.heard_ns = now
+        self.served += 1
+        return True
 
     def observe(self, now: int, response: Response) -> str:
         """Take every sample once."""
@@ -99,6 +125,10 @@ class Stream:
         """Give up the slots that are over; return how many."""
         if now < self.deadline_ns:
             return 0
+        if self._due_ns is None and self._slot is not None:
+            self._set_deadline()
+            if now < self.deadline_ns:
+                return 0
         count = (now - self.deadline_ns) // self.period_ns + 1
         self.missed += count
         self._is_judged = True
@@ -111,6 +141,8 @@ class Stream:
 
     def is_silent(self, now: int) -> bool:
         """Tell whether the slot that is due has stayed empty."""
+        if self._due_ns is None and self._slot is not None and not self._is_judged:
+            self._set_deadline()
         return self._is_judged or now >= self.deadline_ns
 
     def change_period(self, period_ns: int) -> None:
