@@ -227,6 +227,7 @@ ASYNC_TURN_MESSAGES: Final = 256
 JOURNAL_READ_BYTES: Final = 1 << 20
 JOURNAL_PREALLOCATED_BYTES_MIN: Final = 64 << 10
 JOURNAL_WRITE_BYTES: Final = 4 << 20  # So much of a group is written at a time.
+JOURNAL_FORGET_BYTES: Final = 8 << 20  # Larger groups do not stay in memory.
 JOURNAL_SPLIT_BYTES: Final = 128 << 20
 JOURNAL_SPLIT_BYTES_MIN: Final = 64 << 10
 JOURNAL_SPLIT_BYTES_MAX: Final = 1 << 30  # With the largest message it still fits 32 bits.

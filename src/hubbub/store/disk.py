@@ -58,6 +58,11 @@ class Disk:
         """Return only when everything written to a file is on the disk for good."""
         os.fdatasync(fd)
 
+    def forget(self, fd: int, position: int, size_bytes: int) -> None:
+        """Let the memory go that holds what is on the disk: what is written next takes it."""
+        with suppress(OSError):
+            os.posix_fadvise(fd, position, size_bytes, os.POSIX_FADV_DONTNEED)
+
     def cut(self, fd: int, size_bytes: int) -> None:
         """Cut a file, for good."""
         os.ftruncate(fd, size_bytes)

@@ -114,6 +114,9 @@ class SimulatedDisk(Disk):
         self.syncs += 1
         self._open[fd].sync()
 
+    def forget(self, fd: int, position: int, size_bytes: int) -> None:
+        """Only a hint."""
+
     def cut(self, fd: int, size_bytes: int) -> None:
         self._step()
         inode = self._open[fd]
