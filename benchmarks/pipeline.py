@@ -1,12 +1,13 @@
-"""How fast recorded messages become tables, and how long a message takes to get there live.
+"""How fast recorded messages become tables.
 
-    python -m benchmarks.pipeline [--rows 10000000] [--live SECONDS]
+    python -m benchmarks.pipeline [--rows 10000000] [--runs 3]
 
-The first part writes a recording of synthetic messages (64 bytes, 8 publishers, a little loss),
+It writes a recording of synthetic messages (64 bytes, 8 publishers, a little loss),
 starts Spark, and makes `topic_health` and `gaps` in one run, beside a plain count of those files.
 """
 
 import argparse
+import os
 import shutil
 import statistics
 import tempfile
@@ -87,7 +88,13 @@ def _constant(text: str, count: int) -> pa.Array:
     return _names([text], np.zeros(count, dtype=np.int32))
 
 
-def run_batch(rows: int, folder: Path, cores: int) -> None:
+def cpu_seconds(pid: int) -> float:
+    """Return what a process has had of the processors: a busy machine does not change that much."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_batch(rows: int, folder: Path, cores: int, runs: int) -> None:
     store = folder / "store"
     begin = time.perf_counter()
     write_recording(store, rows)
@@ -96,22 +103,25 @@ def run_batch(rows: int, folder: Path, cores: int) -> None:
     spark = start(f"local[{cores}]")
     spark.range(1).count()
     print(f"Spark is up after {time.perf_counter() - begin:.1f} s")
+    java = spark.sparkContext._gateway.proc.pid
     plain_s, full_s = [], []
-    for number in range(3):
+    for number in range(runs):
         begin = time.perf_counter()
         assert spark.read.parquet(str(store / "messages")).count() == rows
         plain_s.append(time.perf_counter() - begin)
         setup = make_setup(["topic_health", "gaps"])
         pipeline = Pipeline(spark, store, folder / f"tables-{number}", setup)
         with pipeline.versions.locked():
-            begin = time.perf_counter()
+            begin, used_s = time.perf_counter(), cpu_seconds(java)
             summary = pipeline.run_batch()
             full_s.append(time.perf_counter() - begin)
+            used_s = cpu_seconds(java) - used_s
         assert summary.counts.messages == rows
         print(
             f"run {number + 1}: topic_health and gaps in {full_s[-1]:.2f} s,"
             f" {rows / full_s[-1] / 1e6:.2f} M rows/s; plain count {plain_s[-1]:.2f} s,"
-            f" {rows / plain_s[-1] / 1e6:.1f} M rows/s"
+            f" {rows / plain_s[-1] / 1e6:.1f} M rows/s; {used_s:.1f} s of processors;"
+            f" load {os.getloadavg()[0]:.1f}"
         )
     gaps = tables.read(folder / "tables-0", "gaps")
     health = tables.read(folder / "tables-0", "topic_health")
@@ -125,10 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="hubbub-bench-"))
     try:
-        run_batch(arguments.rows, folder, arguments.cores)
+        run_batch(arguments.rows, folder, arguments.cores, arguments.runs)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -52,7 +52,9 @@ def main() -> None:
 
     Versions.commit = counted_commit  # type: ignore[method-assign]
     Versions._point_at = counted_point_at  # type: ignore[method-assign]
-    pipeline = Pipeline(spark, Path(store), Path(tables), make_setup(ONLY), files_max=1)
+    pipeline = Pipeline(
+        spark, Path(store), Path(tables), make_setup(ONLY, watermark_s=1.0), files_max=1
+    )
     with pipeline.versions.locked():
         pipeline.run_incremental()
 

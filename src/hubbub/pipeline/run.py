@@ -8,7 +8,8 @@ killed is done again with the same files; the version of the tables says which s
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -16,9 +17,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ConfigurationError, StoreError
 from hubbub.limits import (
     CHECKPOINT_INTERVAL_S,
     SECOND,
@@ -41,6 +43,7 @@ from hubbub.pipeline.recording import (
 )
 from hubbub.pipeline.registry import FILES, choose
 from hubbub.pipeline.schemas import RECORDED
+from hubbub.pipeline.session import cache_directory
 from hubbub.pipeline.step import Counts, Outcome, RowsMustGo, Setup, Step
 from hubbub.pipeline.transforms import quality
 from hubbub.pipeline.transforms.messages import with_value
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _FORMAT: Final = 1
+_SHOWN_CHARACTERS: Final = 300
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
 
@@ -150,7 +154,8 @@ class Pipeline:
         for index, some in enumerate(portions):
             is_last = index == len(portions) - 1
             names_of_some = [*map(name_of, some), *(replaced if is_last else [])]
-            self._step(portion(some, names_of_some), is_fresh=index == 0, is_whole=is_last)
+            with _told_in_one_line():
+                self._step(portion(some, names_of_some), is_fresh=index == 0, is_whole=is_last)
         self._forget_streams()
         return self._end()
 
@@ -159,10 +164,10 @@ class Pipeline:
         if self.is_new:
             return self.run_batch()
         self._begin()
-        query = self._stream(is_live=False)
-        query.awaitTermination()
-        if self.versions.files("late"):
-            self._step(portion([], []))
+        with _told_in_one_line():
+            self._follow(self._stream(is_live=False), lambda: False)
+            if self.versions.files("late"):
+                self._step(portion([], []))
         return self._end()
 
     def run_live(self, is_over: Callable[[], bool], interval_s: float = 0.0) -> Summary:
@@ -170,7 +175,12 @@ class Pipeline:
         if self.is_new:
             self.run_batch()
         self._begin()
-        query = self._stream(is_live=True, interval_s=interval_s)
+        with _told_in_one_line():
+            self._follow(self._stream(is_live=True, interval_s=interval_s), is_over)
+        return self._end()
+
+    def _follow(self, query: "StreamingQuery", is_over: Callable[[], bool]) -> None:
+        """Wait for the end of a stream, or end it between two steps."""
         try:
             while query.isActive and not is_over():
                 time.sleep(_LOOK_S)
@@ -180,7 +190,6 @@ class Pipeline:
             with self._stepping:  # A step that has begun is brought to its end.
                 self._is_ending = True
                 query.stop()
-        return self._end()
 
     def _begin(self) -> None:
         self._counts, self._steps, self._unreadable = Counts(), 0, []
@@ -350,6 +359,17 @@ class Pipeline:
     def _say(self, doing: str) -> None:
         seconds = time.monotonic() - self._start_s
         self._report(Progress(self._counts.read, self._total, seconds, doing))
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Turn what Spark raises, which fills a screen, into an error that says where to look."""
+    try:
+        yield
+    except PySparkException as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        log = cache_directory() / "spark.log"
+        raise StoreError(f"Spark failed: {line[:_SHOWN_CHARACTERS]}; more is in {log}") from error
 
 
 def _cut(files: list[DataFile]) -> list[list[DataFile]]:

@@ -1,0 +1,34 @@
+"""`hubbub pipeline run` says what is wrong before it starts Spark for it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hubbub.cli.app import run
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--live", "--batch"], "--live and --batch cannot be had together"),
+        (["--alerts"], "--alerts and --rule need --live: they look at what happens now"),
+        (["--rule", "loss=1"], "--alerts and --rule need --live: they look at what happens now"),
+        ([], "no store"),
+    ],
+)
+def test_run_that_cannot_work_is_one_line(
+    options: list[str],
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["hubbub", "pipeline", "run", str(tmp_path / "no store"), "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments + options)
+    with pytest.raises(SystemExit) as exited:
+        run()
+    assert exited.value.code == 2
+    error = capsys.readouterr().err
+    assert what in error
+    assert error.count("\n") == 1
