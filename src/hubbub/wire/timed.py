@@ -54,6 +54,7 @@ Subject = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX)]
 _RESPONSE: Final = Struct("!14sHIBBHQQQQI")
 _CLOCK: Final = Struct("!B20sBQQQI")
 RESPONSE_HEAD_BYTES: Final = _RESPONSE.size
+TYPE_OFFSET: Final = NODE_BYTES + 4  # Of the type in a RESPONSE, behind origin and destination.
 ORIGIN_BYTES: Final = NODE_BYTES + 2
 
 

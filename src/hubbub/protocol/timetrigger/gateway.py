@@ -56,6 +56,7 @@ from hubbub.wire.timed import (
     NODE_BYTES,
     OBSERVE,
     RESPONSE_HEAD_BYTES,
+    TYPE_OFFSET,
     Direct,
     Interest,
     Offer,
@@ -91,6 +92,7 @@ class Gateway:
         self._body_bytes_max = body_bytes_max
         self._producers: dict[int, list[Producer]] = {}  # By type.
         self._consumers: dict[int, list[Consumer]] = {}
+        self._wanted: set[int] = set()  # Types that there are consumers of.
         self._demands: dict[tuple[int, ...], Demand] = {}
         self._letters: dict[int, Callable[[Letter], None]] = {}
         self._seen = Seen(PRODUCERS_HEARD_MAX)
@@ -131,6 +133,7 @@ class Gateway:
         consumer.taker = taker
         self.components[consumer.port] = consumer
         self._consumers.setdefault(consumer.type, []).append(consumer)
+        self._wanted.add(consumer.type)
         key = self._demand_key(consumer)
         demand = self._demands.get(key)
         if demand is None:
@@ -167,6 +170,9 @@ class Gateway:
                 self._forget_producer(component.origin)
             return
         self._consumers[component.type].remove(component)
+        if not self._consumers[component.type]:
+            del self._consumers[component.type]
+            self._wanted.discard(component.type)
         demand = self._demands.get(self._demand_key(component))
         if demand is not None:
             demand.consumers.remove(component)
@@ -231,6 +237,10 @@ class Gateway:
         kind, begin = header.kind, start + HEADER_BYTES
         self.tally.heard += 1
         if kind == RESPONSE:
+            # Most of what a crowd sends is for others: that is seen before anything is taken apart.
+            if not (self.is_stateless or self._is_wanted(buffer, begin)):
+                self.tally.unwanted += 1
+                return end - begin >= RESPONSE_HEAD_BYTES
             response = decode_response(buffer, begin, end)
             if response is not None:
                 self._take_response(now, peer, response)
@@ -238,6 +248,12 @@ class Gateway:
         taken = _TAKERS[kind](self, now, peer, buffer[begin:end])
         self.due_ns = min(self._agenda.due_ns, self.time.due_ns)
         return taken
+
+    def _is_wanted(self, buffer: bytes, begin: int) -> bool:
+        """Tell whether a component is concerned with the type of a sample."""
+        at = begin + TYPE_OFFSET
+        type = int.from_bytes(buffer[at : at + 4], "big")
+        return type in self._wanted or 0 in self._wanted
 
     def _take_response(self, now: int, peer: Peer, response: Response) -> None:
         origin, tally = response.origin, self.tally
