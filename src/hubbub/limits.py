@@ -279,7 +279,7 @@ SWEEP_AFTER: Final = 3600 * SECOND  # so much later they go: who has just listed
 CONVERT_POLL_S: Final = 0.1  # So often it is looked whether a segment was closed,
 CONVERT_RETRY_S: Final = 1.0  # and so long after one that the disk refused.
 CONVERTER_NICENESS: Final = 10
-CONVERTER_GRACE_S: Final = 10.0  # So long may a converter take to finish when it is told to.
+CONVERTER_GRACE_S: Final = 30.0  # So long may a converter take to finish when it is told to.
 
 # The data source of Spark. A task reads so many rows, so many at a time.
 SOURCE_PARTITION_ROWS: Final = 500_000
