@@ -16,6 +16,7 @@ from hubbub.cli.terminal import escape, note, plural, print_json, readable, size
 from hubbub.cli.times import From, To, parse_time_ns, show_span, show_time
 from hubbub.errors import ConfigurationError
 from hubbub.limits import OPENING, SECOND
+from hubbub.subjects import check_pattern
 
 if TYPE_CHECKING:
     from hubbub.recorder.player import Plan, Played, Player, Recorded
@@ -71,6 +72,8 @@ def play(
     from hubbub.recorder.player import Player
 
     speed, names = _parse_rate(rate), _parse_remap(remap or [])
+    for pattern in subjects or ():
+        check_pattern(pattern)
     start_ns, end_ns = parse_times(path, start, end)
     with open_node(domain, interface, log, peers) as node:
         player = Player(

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+# How many steps lie between two crashes that are tried: every one in a soak, else every third.
+STRIDE = 1 if os.environ.get("HUBBUB_SOAK") == "1" else 3
 _STEPS = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
 
 

@@ -24,7 +24,7 @@ from hubbub.store.manifest import (
     streamable_from,
 )
 from hubbub.store.schema import MESSAGES
-from tests.unit.store.disk import DyingDisk
+from tests.unit.store.disk import STRIDE, DyingDisk
 from tests.unit.store.recording import run, write_segment
 
 HOUR = 500_000 * HOUR_NS
@@ -142,12 +142,13 @@ def test_who_reads_in_the_midst_sees_every_row_once(tmp_path: Path) -> None:
     assert all(one == list(range(15)) for one in seen)
 
 
+@pytest.mark.soak
 def test_crash_at_any_step_shows_every_row_once_and_the_work_can_be_done_again(
     tmp_path: Path,
 ) -> None:
     recorded, step = tmp_path / "recorded", 0
     record(recorded, 3)
-    for step in count():
+    for step in count(step=STRIDE):
         store = tmp_path / str(step)
         copytree(recorded, store)
         with DyingDisk(step) as disk:

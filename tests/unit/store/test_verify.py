@@ -18,7 +18,7 @@ from hubbub.store.layout import HOUR_NS, data_files, file_name
 from hubbub.store.manifest import read_manifest, readable_files, streamable_from
 from hubbub.store.prune import prune
 from hubbub.store.verify import Fault, files_of, verify
-from tests.unit.store.disk import DyingDisk
+from tests.unit.store.disk import STRIDE, DyingDisk
 from tests.unit.store.recording import pieces_of, run, write_segment
 from tests.unit.store.test_compact import run_compaction
 from tests.unit.store.test_reading import START, column, make_store, values
@@ -185,10 +185,11 @@ def test_pruning_without_a_limit_removes_what_was_replaced(hours: Path) -> None:
     assert offsets(hours) == list(range(30)) and len(readable_files(hours, "messages")) == 6
 
 
+@pytest.mark.soak
 def test_crash_at_any_step_of_pruning_leaves_no_hole(hours: Path, tmp_path: Path) -> None:
     run_compaction(hours, START + 3 * HOUR_NS)  # The later hours stay as they were.
     step = 0
-    for step in count():
+    for step in count(step=STRIDE):
         store = tmp_path.with_name(f"{tmp_path.name}-{step}")
         copytree(hours, store)
         with DyingDisk(step) as disk:
