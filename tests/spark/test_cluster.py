@@ -24,7 +24,7 @@ from tests.unit.pipeline.recording import Recording
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(not IS_SOAK, reason="half a minute each: HUBBUB_SOAK=1 runs them"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(3600),
 ]
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -92,7 +92,7 @@ def hubbub(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of Hubbub's, as a person would."""
     return subprocess.run(
         [sys.executable, "-m", "hubbub", *arguments],
-        cwd=cwd, capture_output=True, text=True, timeout=600, check=False,
+        cwd=cwd, capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def test_recording_is_read_on_a_cluster(master: str, tmp_path: Path) -> None:
     recording.convert()
     done = subprocess.run(
         [sys.executable, "-c", READ, master, str(recording.path), str(tmp_path)],
-        capture_output=True, text=True, timeout=600, check=False,
+        capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["6 30 435", "(30, 435)"]
@@ -156,7 +156,7 @@ def test_spark_submit_runs_a_command(standalone: str, tmp_path: Path) -> None:
             str(HOME / "bin" / "spark-submit"), "--master", standalone, str(script),
             "simulate", "--spark", "--scenario", "tail_loss", "--seeds", "0:8",
         ],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert re.search(r"8 runs of seeds 0:8: all green", done.stdout)
