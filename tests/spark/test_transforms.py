@@ -10,6 +10,7 @@ from hubbub import subjects
 from hubbub.limits import SECOND
 from hubbub.pipeline import histogram, schemas
 from hubbub.pipeline.transforms import (
+    counters,
     doubles,
     gaps,
     health,
@@ -201,8 +202,8 @@ def frame_runs(spark: SparkSession, sequences: list[int]) -> DataFrame:
 
 def made_health(spark: SparkSession, parts: DataFrame, final_ns: int = 0) -> DataFrame:
     empty = gaps.lost_by_window(found_gaps(spark, [message(0, 1), message(2, 4)]), WINDOW_NS)
-    marks = health.repair_marks(frame(spark, [counter(0, "repaired", 5)], "counters"), WINDOW_NS)
-    repaired = health.repairs_by_window(marks)
+    counted = frame(spark, [counter(0, "repaired", 5)], "counters")
+    repaired = counters.repairs(counters.counts(counted, WINDOW_NS))
     return health.health(parts, empty, repaired, WINDOW_NS, final_ns)
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hubbub.errors import ConfigurationError
 from hubbub.pipeline.tables import SHAPES
-from hubbub.pipeline.transforms import gaps, health, messages, nodes, periods, services
+from hubbub.pipeline.transforms import counters, gaps, health, messages, nodes, periods, services
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,9 +56,9 @@ _KEPT: Final = {
         *(("node_id", _TEXT), ("incarnation", _LONG), ("node_name", _TEXT), ("subject", _TEXT)),
         *(("time_ns", _LONG), ("is_present", pa.bool_())),
     ],
-    ".marks": [
-        *(("window_ns", _LONG), ("source_id", _TEXT), ("incarnation", _LONG)),
-        *(("recorder", _TEXT), ("link", _TEXT), ("mark", _LONG)),
+    ".counts": [
+        *(("window_ns", _LONG), ("recorder", _TEXT), ("node_id", _TEXT), ("incarnation", _LONG)),
+        *(("link", _TEXT), ("name", _TEXT), ("node_name", _TEXT), ("mark", _LONG)),
     ],
     ".slots": [
         *(("window_ns", _LONG), *_TOPIC, ("period_ns", _LONG), ("source_name", _TEXT)),
@@ -81,9 +81,8 @@ def _presence(announcements: "DataFrame", events: "DataFrame") -> "DataFrame":
     return nodes.presence(announcements).unionByName(nodes.departures(events))
 
 
-def _marks(known: "DataFrame", counters: "DataFrame", window_ns: int) -> "DataFrame":
-    new = health.repair_marks(counters, window_ns)
-    return health.merged_marks(known.unionByName(new))
+def _counts(known: "DataFrame", rows: "DataFrame", window_ns: int) -> "DataFrame":
+    return counters.merged_counts(known.unionByName(counters.counts(rows, window_ns)))
 
 
 def _slots(known: "DataFrame", rows: "DataFrame", window_ns: int) -> "DataFrame":
@@ -95,10 +94,10 @@ def _tenures(known: "DataFrame", rows: "DataFrame") -> "DataFrame":
 
 
 def _health(
-    parts: "DataFrame", found: "DataFrame", marks: "DataFrame", window_ns: int, final_ns: int
+    parts: "DataFrame", found: "DataFrame", counts: "DataFrame", window_ns: int, final_ns: int
 ) -> "DataFrame":
     lost = gaps.lost_by_window(found, window_ns)
-    return health.health(parts, lost, health.repairs_by_window(marks), window_ns, final_ns)
+    return health.health(parts, lost, counters.repairs(counts), window_ns, final_ns)
 
 
 def _as_is(rows: "DataFrame") -> "DataFrame":
@@ -123,9 +122,11 @@ _ALL: Final = [
     _table(".runs", ("runs",), _as_is, Sink.WHOLE, ("messages",)),
     _table(".reports", ("events", "bad"), _reports, Sink.APPEND, ("events", "bad")),
     _table("gaps", (".runs", ".reports"), gaps.gaps, Sink.WHOLE, ("messages", "events", "bad")),
-    _table(".marks", ("before..marks", "counters", "window_ns"), _marks, Sink.WHOLE, ("counters",)),
     _table(
-        "topic_health", ("parts", "gaps", ".marks", "window_ns", "final_ns"), _health,
+        ".counts", ("before..counts", "counters", "window_ns"), _counts, Sink.WHOLE, ("counters",)
+    ),
+    _table(
+        "topic_health", ("parts", "gaps", ".counts", "window_ns", "final_ns"), _health,
         Sink.HOURS, ("messages", "events", "bad", "counters", "doubles"),
     ),
     _table(
@@ -148,6 +149,9 @@ _ALL: Final = [
     ),
     _table(".tenures", ("before..tenures", "messages"), _tenures, Sink.WHOLE, ("services",)),
     _table("service_managers", (".tenures",), services.managers, Sink.WHOLE, ("services",)),
+    _table(
+        "bus_counters", (".counts", "window_ns"), counters.bus_counters, Sink.WHOLE, ("counters",)
+    ),
     _table("late", ("cut",), _as_is, Sink.APPEND, ("cut",)),
 ]  # fmt: skip
 REGISTRY: Final = {table.name: table for table in _ALL}

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _COUNTER: Final = ("recorder", "node_id", "incarnation", "link", "name")
-COUNT: Final = ("window_ns", *_COUNTER, "node_name", "mark")
 
 
 def counts(counters: "DataFrame", window_ns: int) -> "DataFrame":
@@ -43,13 +42,28 @@ def merged_counts(known: "DataFrame") -> "DataFrame":
 
 def bus_counters(known: "DataFrame", window_ns: int) -> "DataFrame":
     """Say by how much each counter grew in each window."""
-    order = Window.partitionBy(*_COUNTER).orderBy("window_ns")
-    before = F.coalesce(F.lag("mark").over(order), F.lit(0).cast("long"))
-    grown = F.when(F.col("mark") >= before, F.col("mark") - before).otherwise(F.col("mark"))
     return (
-        known.withColumn("added", grown)
+        _grown(known)
         .where(F.col("added") > 0)
         .withColumn("window_start", timestamp(F.col("window_ns")))
         .withColumn("window_end", timestamp(F.col("window_ns") + window_ns))
         .select(*SHAPES["bus_counters"].columns.names)
     )
+
+
+def repairs(known: "DataFrame") -> "DataFrame":
+    """Say how many frames of each publisher were repaired in each window."""
+    is_repaired = (F.col("name") == "repaired") & (F.col("node_id") != "")
+    return (
+        _grown(known.where(is_repaired))
+        .groupBy("window_ns", F.col("node_id").alias("source_id"), "incarnation")
+        .agg(F.sum("added").alias("repairs"))
+    )
+
+
+def _grown(known: "DataFrame") -> "DataFrame":
+    order = Window.partitionBy(*_COUNTER).orderBy("window_ns")
+    before = F.coalesce(F.lag("mark").over(order), F.lit(0).cast("long"))
+    # A recorder that was started again counts from nothing.
+    grown = F.when(F.col("mark") >= before, F.col("mark") - before).otherwise(F.col("mark"))
+    return known.withColumn("added", grown)

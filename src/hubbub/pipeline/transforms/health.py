@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Column, Window
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.limits import SECOND
@@ -115,44 +115,6 @@ def health(
         known.join(lost, [*WINDOW], "left")
         .join(repairs, ["window_ns", "source_id", "incarnation"], "left")
         .select(*(columns.get(name, F.col(name)).alias(name) for name in names))
-    )
-
-
-def repair_marks(counters: "DataFrame", window_ns: int) -> "DataFrame":
-    """Note how far the counter of repairs had come in each window, by publisher."""
-    return (
-        counters.where(F.col("name") == "repaired")
-        .where(F.col("node_id").isNotNull())
-        .groupBy(
-            floor_to(F.col("time_ns"), window_ns).alias("window_ns"),
-            F.col("node_id").alias("source_id"),
-            "incarnation",
-            "recorder",
-            "link",
-        )
-        .agg(F.max("value").alias("mark"))
-    )
-
-
-def merged_marks(marks: "DataFrame") -> "DataFrame":
-    """Keep of each window the highest mark."""
-    return marks.groupBy("window_ns", "source_id", "incarnation", "recorder", "link").agg(
-        F.max("mark").alias("mark")
-    )
-
-
-def repairs_by_window(marks: "DataFrame") -> "DataFrame":
-    """Turn marks of a counter that only grows into what was added in each window."""
-    counter = Window.partitionBy("source_id", "incarnation", "recorder", "link").orderBy(
-        "window_ns"
-    )
-    before = F.coalesce(F.lag("mark").over(counter), F.lit(0).cast("long"))
-    # A recorder that was started again counts from nothing.
-    added = F.when(F.col("mark") >= before, F.col("mark") - before).otherwise(F.col("mark"))
-    return (
-        marks.withColumn("added", added)
-        .groupBy("window_ns", "source_id", "incarnation")
-        .agg(F.sum("added").alias("repairs"))
     )
 
 
