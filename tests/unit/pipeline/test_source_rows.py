@@ -152,6 +152,22 @@ def test_open_segment_is_read_up_to_its_last_whole_record(tmp_path: Path) -> Non
     assert [row[2] for row in read(where, 1, 3)] == [b"2", b"3"]
 
 
+@pytest.mark.parametrize("table", ["messages", "events"])
+def test_store_whose_journal_is_all_converted_is_read(tmp_path: Path, table: str) -> None:
+    recording = Recording(tmp_path / "store")
+    recording.add("/a", b"1", b"2")
+    recording.add_row("events", kind="RecorderStopped")
+    recording.close()
+    recording.convert()
+    assert not list((recording.path / "journal").glob("*.journal"))
+    recordings = Recordings(Options(recording.path, table))
+    start, end = recordings.resolve(EARLIEST), recordings.resolve(LATEST)
+    [(_, span, hint)] = recordings.plan(start, end)
+    where = Whereabouts(recording.path, table)
+    rows = list(Rows(where).read(span.first, span.end, hint))
+    assert sum(one.num_rows for one in rows) == (2 if table == "messages" else 1)
+
+
 def test_segment_that_has_not_begun_changes_nothing(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "store")
     recording.add("/a", b"1")

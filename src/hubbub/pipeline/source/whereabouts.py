@@ -76,11 +76,10 @@ class Whereabouts:
     def pieces(self) -> list[Piece]:
         """List the files, journal segments first; the last segment may grow."""
         journal = [(path, first) for path in segments(self.store) if (first := self._first(path))]
-        firsts = [first - 1 for _, first in journal]
-        ends = [*firsts[1:], OPEN_END]
+        ends = [*(first for _, first in journal[1:]), OPEN_END + 1]
         found = [
-            Piece(first, end, path, True)
-            for (path, _), first, end in zip(journal, firsts, ends, strict=True)
+            Piece(first - 1, end - 1, path, True)
+            for (path, first), end in zip(journal, ends, strict=False)
         ]
         found += [
             Piece(file.first, file.last + 1, file.path, False)
