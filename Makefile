@@ -27,7 +27,7 @@ format: .venv/.installed ## mend what can be mended by machine
 types: .venv/.installed ## mypy --strict
 	$(BIN)/mypy
 
-demo: .venv/.installed ## a publisher, three subscribers, 10 % loss, nothing missing
+demo: .venv/.installed ## a bus that loses frames and no message, recorded, and its tables and report
 	$(BIN)/python examples/demo.py $(ARGS)
 
 bench: .venv-bench/.installed ## the same work done by Hubbub and by its peers (minutes)
@@ -74,5 +74,5 @@ $(SOAK)/%.passed:
 	@mkdir -p $(@D) && touch $@
 
 clean: ## remove everything that was made, environments included
-	rm -rf .venv .venv-bench .soak build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-bench .soak demo-output build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,17 +1,23 @@
-"""One publisher, three subscribers, each a process of its own, and a network that loses a tenth.
+"""One publisher, three subscribers, a recorder, and a network that loses a tenth; then tables.
 
-    python examples/demo.py [--messages N] [--loss P]
+    python examples/demo.py [--messages N] [--loss P] [--output FOLDER]
 
 Every node throws away 10 % of the frames that it sends and of those that it receives, so nearly
-a fifth of all frames between two of them never arrive. The subscribers check every message; the
-verdict is theirs. All of it happens on the loopback interface of this machine.
+a fifth of all frames between two of them never arrive. The subscribers, each a process of its own,
+check every message; the verdict is theirs. What flowed is recorded, Spark makes tables of it, and a
+report shows them: the recording has to agree with the subscribers. All of it happens on the
+loopback interface of this machine, and leaves nothing behind but the output folder.
 """
 
 import argparse
+import json
 import multiprocessing
 import queue
+import shutil
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import hubbub
@@ -69,7 +75,7 @@ def publish(domain: str, loss: float, count: int) -> None:
     """Publish numbered messages to everybody, then wait until all have them."""
     with open_node("publisher", domain, loss) as node:
         publisher = node.publisher(SUBJECT)
-        publisher.wait_for_subscribers(SUBSCRIBERS, timeout=SILENCE_S)
+        publisher.wait_for_subscribers(SUBSCRIBERS + 1, timeout=SILENCE_S)  # And the recorder.
         for number in range(count):
             publisher.publish(b"%d" % number)
         node.flush(SILENCE_S)
@@ -106,18 +112,60 @@ def judge(verdicts: dict[int, dict[str, Any]], count: int) -> int:
     return 0
 
 
+def hubbub_command(*arguments: str | Path) -> str:
+    """Run a command as a user would, and return what it printed; its progress is seen meanwhile."""
+    command = [sys.executable, "-m", "hubbub", *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def analyse(output: Path, count: int) -> int:
+    """Make tables of the recording and a report of these; tell whether they agree with us."""
+    tables, page = output / "tables", output / "report.html"
+    print("\nSpark makes tables of the recording:")
+    began_s = time.monotonic()
+    hubbub_command("pipeline", "run", output / "recording", "--out", tables)
+    print(f"  done in {time.monotonic() - began_s:.0f} s, most of which Spark takes to start")
+    hubbub_command("report", tables, "-o", page)
+    report = json.loads(hubbub_command("report", tables, "--json"))
+    print(f"\n{report['summary']}")
+    [topic] = [one for one in report["topics"] if one["subject"] == SUBJECT]
+    if topic["messages"] != count or topic["lost"]:
+        print(f"FAILED: of {count:,} messages the tables have {topic['messages']:,}")
+        return 1
+    print(f"{count:,} messages recorded, none lost; {page} shows it in pictures. Try next:")
+    print(f"  hubbub report {tables} --format text")
+    print(f"  hubbub play {output / 'recording'} --interface 127.0.0.1 --rate 2")
+    print("  hubbub bench throughput")
+    return 0
+
+
 def main() -> int:
     """Start everybody, and tell how it went."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--loss", type=float, default=0.1)
+    parser.add_argument("--output", type=Path, default=Path("demo-output"))
     options = parser.parse_args()
-    count, loss = max(options.messages, 4), options.loss
+    count, loss, output = max(options.messages, 4), options.loss, options.output
     domain = f"demo-{time.time_ns()}"
-    context = multiprocessing.get_context("spawn")
-    reports = context.Queue()
+    shutil.rmtree(output, ignore_errors=True)  # Of a run before.
+    output.mkdir(parents=True)
     print(f"{count:,} messages to {SUBSCRIBERS} subscribers; {loss:.0%} of all frames are lost,")
     print("on the way out and again on the way in:")
+    with (
+        open_node("recorder", domain, loss) as node,
+        hubbub.Recorder(node, "/demo/...", output / "recording") as recorder,
+    ):
+        code = run(domain, loss, count)
+        recorder.flush()
+        print(f"{recorder.acknowledged:,} messages are on the disk")
+    return code or analyse(output, count)
+
+
+def run(domain: str, loss: float, count: int) -> int:
+    """Let processes publish and subscribe, and return the exit code."""
+    context = multiprocessing.get_context("spawn")
+    reports = context.Queue()
     processes = [
         context.Process(target=subscribe, args=(number, domain, loss, count, reports), daemon=True)
         for number in range(1, SUBSCRIBERS + 1)
@@ -132,4 +180,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
