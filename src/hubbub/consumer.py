@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hubbub.closing import Closing
 from hubbub.data_types import find_data_type, subject_of
 from hubbub.errors import ConfigurationError
-from hubbub.limits import MS, PERIOD_US_MAX, QUEUE_MESSAGES, US
+from hubbub.limits import MS, PERIOD_US_MAX, PRODUCERS_HEARD_MAX, QUEUE_MESSAGES, US
 from hubbub.message import Message, Source, Tick
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.timetrigger import consumer as machines
@@ -193,6 +193,8 @@ class Consumer(Closing):
         response = sample.response
         topic = self._topics.get(response.origin)
         if topic is None or topic.source != sample.source:
+            if len(self._topics) >= PRODUCERS_HEARD_MAX:
+                self._topics.clear()  # Each is made again with its next sample.
             topic = self._topics[response.origin] = self._make_topic(response.type, sample.source)
         port = split_origin(response.origin)[1]
         is_synchronised = bool(response.flags & SYNCHRONISED)

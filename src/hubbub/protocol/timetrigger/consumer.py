@@ -49,7 +49,7 @@ class Consumer:
         self._served = 0  # Of streams that have ended,
         self._missed = 0
         self._chosen: bytes | None = None
-        self._is_plain = mode == ALL and not age_ns_max
+        self.is_plain = mode == ALL and not age_ns_max  # Only slots decide.
         self._quickest: dict[bytes, int] = {}  # From sample to arrival, where clocks differ.
 
     @property
@@ -65,9 +65,6 @@ class Consumer:
     def take(self, now: int, response: Response) -> Stream | None:
         """Take a sample, or count why not."""
         origin = response.origin
-        stream = self.streams.get(origin)
-        if stream is not None and self._is_plain and stream.take_next(now, response):
-            return stream
         if self.age_ns_max and self._age(now, response) > self.age_ns_max:
             self.counts[STALE] += 1
             return None

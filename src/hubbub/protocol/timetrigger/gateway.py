@@ -286,8 +286,13 @@ class Gateway:
             return
         tally.relayed += 1
         takers = []
-        granted_us = response.granted_us
+        granted_us, origin = response.granted_us, response.origin
         for consumer in concerned:
+            stream = consumer.streams.get(origin)
+            # Most samples are of the next slot, and need no closer look.
+            if stream is not None and consumer.is_plain and stream.take_next(now, response):
+                takers.append(consumer.taker)
+                continue
             due_ns = consumer.due_ns
             if consumer.take(now, response) is not None:
                 takers.append(consumer.taker)

@@ -76,5 +76,6 @@ class Reports:
             return 0
         if len(self._told_ns) >= _KEYS_MAX:
             self._told_ns.clear()
+            self._owed.clear()  # The counters know.
         self._told_ns[key] = now
         return owed
