@@ -18,7 +18,8 @@ begin() {
 }
 
 begin pure "tests/unit tests/property tests/fuzz tests/simulation" "$@"
-begin commands "tests/commands tests/spark" "$@"
+begin commands tests/commands "$@"
+begin spark tests/spark "$@"
 "$python" -m pytest tests/integration "$@"
 codes=$?
 for lane in $lanes; do

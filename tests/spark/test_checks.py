@@ -1,7 +1,6 @@
 """The checks of recordings see what is wrong, and pass what is right."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,10 @@ from hubbub.pipeline.sweep import Sweep, read
 from hubbub.pipeline.traces import OWED, read_results
 from hubbub.simulation import run
 from hubbub.store.schema import TABLES
+from tests.spark.soak import only_in_soak
 from tests.unit.pipeline.recording import RECORDER, Recording
 
 TOP = (1 << 63) - 1  # The next sequence is kept as a negative number.
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(spark: SparkSession) -> Iterator[None]:
-    """Compile nothing: that pays for millions of rows, and costs seconds for ten."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 def frame(spark: SparkSession, schema: Any, rows: list[dict[str, Any]]) -> DataFrame:
@@ -115,6 +107,7 @@ BUGS = [
 ]
 
 
+@only_in_soak
 def test_planted_bugs_are_seen_and_sound_runs_pass(spark: SparkSession, tmp_path: Path) -> None:
     """Judge runs with and without a bug in one go: faults are those of the runs with one."""
     store = tmp_path / "traces"
@@ -134,6 +127,7 @@ def test_planted_bugs_are_seen_and_sound_runs_pass(spark: SparkSession, tmp_path
     assert {name for name, _ in seen} <= failed
 
 
+@only_in_soak
 def test_sweep_gives_what_runs_at_home_give(spark: SparkSession, tmp_path: Path) -> None:
     sweep = Sweep(["tail_loss", "goodbye"], range(5), tmp_path / "traces")
     sweep.prepare()

@@ -13,6 +13,7 @@ from hubbub.pipeline import tables
 from hubbub.pipeline.run import Pipeline, Summary, make_setup
 from tests.spark.recording import Recording
 from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, message
+from tests.spark.soak import only_in_soak
 
 WATERMARK_S = 1.0  # So short that a live run cuts something.
 pytestmark = pytest.mark.timeout(600)  # A busy machine makes of ten seconds of Spark a hundred.
@@ -65,6 +66,10 @@ def segments(seed: int = 0) -> list[tuple[str, list[dict[str, Any]]]]:
     return parts
 
 
+def count_messages(parts: list[tuple[str, list[dict[str, Any]]]]) -> int:
+    return sum(len(rows) for table, rows in parts if table == "messages")
+
+
 def all_tables(path: Path) -> dict[str, list[Any]]:
     return {name: sorted(tables.read(path, name).to_pylist(), key=repr) for name in tables.SHAPES}
 
@@ -99,7 +104,7 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None:
-    total = sum(len(rows) for table, rows in segments() if table == "messages")
+    total = count_messages(segments())
     made = expected
     assert len(made["messages"]) == total - 7
     assert sorted(row["reason"] for row in made["quarantine"]) == [
@@ -118,6 +123,7 @@ def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None
     assert made["late"] == []
 
 
+@only_in_soak
 def test_incremental_runs_give_the_tables_of_one_batch_run(
     spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:
@@ -128,30 +134,37 @@ def test_incremental_runs_give_the_tables_of_one_batch_run(
         recording.add(rows, table)
     more = run(spark, recording.path, tmp_path / "tables").counts
     assert_same(all_tables(tmp_path / "tables"), expected)
-    total = sum(len(rows) for table, rows in parts if table == "messages")
+    total = count_messages(parts)
     assert counts.read + more.read == total
     assert more.read == more.messages + more.duplicates + more.quarantined
     nothing = run(spark, recording.path, tmp_path / "tables")
     assert (nothing.steps, nothing.counts.read) == (0, 0)
 
 
+@only_in_soak
 def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
     spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:
     parts = segments()
-    # The first segment of messages is converted last.
+    # The first segment of messages is converted last, when all others were read.
     first, others = parts[0], parts[1:]
     recording = record(tmp_path / "store", others[:3])
     setup = make_setup(watermark_s=WATERMARK_S)
     pipeline = Pipeline(spark, recording.path, tmp_path / "tables", setup)
-    waiting = [*others[3:-1], first, others[-1]]
-    total = sum(len(rows) for table, rows in parts if table == "messages")
+    waiting = [others[3:-1], [first, others[-1]]]
+    added = count_messages(others[:3])
 
     def is_over() -> bool:
-        if waiting:
-            table, rows = waiting.pop(0)
+        nonlocal added
+        if pipeline.versions.state().get("counts", {}).get("read", 0) < added:
+            return False
+        if not waiting:
+            return True
+        more = waiting.pop(0)
+        for table, rows in more:
             recording.add(rows, table)
-        return not waiting and pipeline.versions.state()["counts"]["read"] == total
+        added += count_messages(more)
+        return False
 
     with pipeline.versions.locked():
         pipeline.run_live(is_over)
@@ -160,6 +173,7 @@ def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
     assert_same(all_tables(tmp_path / "tables"), expected)
 
 
+@only_in_soak
 def test_a_copy_that_was_received_earlier_takes_the_place_of_one_counted_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:
