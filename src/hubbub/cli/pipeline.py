@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from hubbub.cli.progress import Progress
 from hubbub.cli.quantities import parse_duration
 from hubbub.cli.session import EXIT_INTERRUPTED, end_on_sigterm, open_node
 from hubbub.cli.terminal import note, plural, print_json
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ConfigurationError, StoreError
 from hubbub.limits import ALERT_INTERVAL_S
 
 if TYPE_CHECKING:
@@ -116,6 +116,20 @@ def _check(store: Path, is_live: bool, is_batch: bool, has_alerts: bool) -> None
     if has_alerts and not is_live:
         raise ConfigurationError("--alerts and --rule need --live: they look at what happens now")
     Store(store)
+    _convert_rest(store)
+
+
+def _convert_rest(store: Path) -> None:
+    """Let Spark see what a killed recorder left; one that is at work does that itself."""
+    from hubbub.store.converter import convert_rest
+    from hubbub.store.journal import segments
+
+    if not segments(store):
+        return
+    with suppress(StoreError):  # Somebody records there, or converts.
+        rest = convert_rest(store)
+        for torn in rest.torn:
+            note(f"segment {torn.segment}: a write that never ended is cut")
 
 
 @contextmanager
