@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.bus import DEADLINE_S, ROOT, fresh_place
+from tests.integration.bus import DEADLINE_S, IS_SOAK, ROOT, fresh_place
 
 EXAMPLES = ROOT / "examples"
 TRIED = {
@@ -38,17 +38,20 @@ def test_every_example_is_tried_here() -> None:
     assert {path.name for path in Path(EXAMPLES).glob("*.py")} == TRIED
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_demo_loses_frames_and_no_message_and_shows_it(tmp_path: Path) -> None:
-    output = str(tmp_path / "out")
-    done = run("demo.py", "--messages", "20000", "--output", output, timeout_s=280)
+    arguments = ["--messages", "20000", "--output", str(tmp_path / "out")]
+    arguments += [] if IS_SOAK else ["--no-tables"]  # Which take Spark half a minute.
+    done = run("demo.py", *arguments, timeout_s=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 x 20,000 messages: nothing missing, nothing twice, in order" in done.stdout
     lost = [int(number) for number in re.findall(r"though (\d+) frames", done.stdout)]
     assert len(lost) == 3 and sum(lost) > 0
     assert "20,000 messages are on the disk" in done.stdout
-    assert "20,000 messages recorded, none lost" in done.stdout
-    assert "<svg" in (tmp_path / "out" / "report.html").read_text()
+    if IS_SOAK:
+        assert "20,000 messages recorded, none lost" in done.stdout
+        assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_quickstart_subscriber_prints_what_the_publisher_prints() -> None:

@@ -225,7 +225,7 @@ def test_history_that_cannot_be_asked_for_is_refused(place: Place, history: Any)
 def test_publishers_of_a_subject_agree_on_its_history(place: Place) -> None:
     with place.open("p") as node:
         node.publisher("/a", history=2)
-        with pytest.raises(hubbub.ConfigurationError, match="history=2; all publishers"):
+        with pytest.raises(hubbub.ConfigurationError, match=r"history=2, .*all publishers"):
             node.publisher("/a", history=3)
         assert node.publisher("/a", history=2).publish(b"x") == 0
 

@@ -20,7 +20,7 @@ from hubbub.store.recovery import Recovered, recover
 from tests.integration.bus import IS_SOAK, ROOT, wait_until
 from tests.integration.killed_recorder import SUBJECT, acknowledged
 
-KILLS = 1000 if IS_SOAK else 15
+KILLS = 1000 if IS_SOAK else 6
 KILLED_WITHIN_S = 0.2
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from hubbub.store.journal import segments
 from hubbub.store.verify import verify
 from tests.integration.bus import IS_SOAK, ROOT, wait_until
 
-KILLS = 100 if IS_SOAK else 4
+KILLS = 100 if IS_SOAK else 2
 RECORD = """
 import os, sys, hubbub
 from pathlib import Path

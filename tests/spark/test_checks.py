@@ -52,6 +52,7 @@ def owed_to(recorder: str, first: int, last: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@only_in_soak
 def test_each_fault_is_found_and_what_is_right_passes(spark: SparkSession) -> None:
     messages = [
         *messages_of("fine", 5, 6, 7),

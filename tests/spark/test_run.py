@@ -103,6 +103,7 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     return all_tables(path / "tables")
 
 
+@only_in_soak
 def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None:
     total = count_messages(segments())
     made = expected

@@ -18,8 +18,8 @@ from tests.unit.store.recording import TOPIC
 from tests.unit.store.simulated_disk import HastyDisk, PowerLost, SimulatedDisk
 
 IS_SOAK = os.environ.get("HUBBUB_SOAK") == "1"
-POWER_LOSSES = 10_000 if IS_SOAK else 300
-ROTTEN_FILES = 10_000 if IS_SOAK else 200
+POWER_LOSSES = 10_000 if IS_SOAK else 100
+ROTTEN_FILES = 10_000 if IS_SOAK else 60
 LABEL = encode_label(TOPIC, "local")
 
 
