@@ -76,10 +76,10 @@ def rec(
         "pre": parse_duration(pre),
         "convert": convert,
     }
-    signal.signal(signal.SIGUSR1, _Trigger.asked)
+    trigger, end = _Noted(signal.SIGUSR1), _Noted(signal.SIGINT)
     with open_node(domain, interface, log, peers) as node:
         with hubbub.Recorder(node, patterns, store, **options) as recorder:
-            code = write_until_the_end(lambda: _watch(recorder, duration_s, as_json))
+            code = write_until_the_end(lambda: _watch(recorder, trigger, end, duration_s, as_json))
         lost = sum(one.messages_lost for one in node.statistics().channels)
     _report(recorder, lost, as_json)
     statistics = recorder.statistics()
@@ -88,17 +88,25 @@ def rec(
     raise typer.Exit(EXIT_LOST if lost or statistics.lost else code)
 
 
-class _Trigger:
-    """Whether the signal came; the recorder is triggered outside of its handler."""
+class _Noted:
+    """A signal that interrupts nothing: it is looked for between two steps of the work.
 
-    is_asked = False
+    When it comes again, the work is stuck, and Ctrl-C does what it does elsewhere.
+    """
 
-    @classmethod
-    def asked(cls, number: int, frame: FrameType | None) -> None:
-        cls.is_asked = True
+    def __init__(self, number: int) -> None:
+        self.has_come = False
+        signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.has_come and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.has_come = True
 
 
-def _watch(recorder: hubbub.Recorder, duration_s: float | None, as_json: bool) -> int:
+def _watch(
+    recorder: hubbub.Recorder, trigger: _Noted, end: _Noted, duration_s: float | None, as_json: bool
+) -> int:
     """Show how it goes until the end, and return the exit code."""
     screen = Screen()
     rate = _Rate()
@@ -106,17 +114,16 @@ def _watch(recorder: hubbub.Recorder, duration_s: float | None, as_json: bool) -
     begun = "holding back" if not recorder.is_triggered else "recording"
     screen.note(f"{begun} {where} from offset {recorder.acknowledged:,}; Ctrl-C ends it")
     end_s = _end_of(duration_s, recorder)
-    try:
-        while time.monotonic() < end_s and not recorder.statistics().error:
-            if _Trigger.is_asked and not recorder.is_triggered:
-                recorder.trigger()
-                screen.note("triggered")
-                end_s = _end_of(duration_s, recorder)
-            if screen.is_terminal and not as_json:
-                screen.show([cut(_line(recorder, rate), screen.width or 80)])
-            time.sleep(max(0.0, min(_REFRESH_S, end_s - time.monotonic())))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    while time.monotonic() < end_s and not recorder.statistics().error:
+        if end.has_come:
+            return EXIT_INTERRUPTED
+        if trigger.has_come and not recorder.is_triggered:
+            recorder.trigger()
+            screen.note("triggered")
+            end_s = _end_of(duration_s, recorder)
+        if screen.is_terminal and not as_json:
+            screen.show([cut(_line(recorder, rate), screen.width or 80)])
+        time.sleep(max(0.0, min(_REFRESH_S, end_s - time.monotonic())))
     return 0
 
 

@@ -4,7 +4,8 @@ Positions are bytes since the stream began, counted as a socket buffer counts th
 offers a window beyond the last frame that it has without a hole; the sender stays within the
 minimum. A receiver that does not advance for `slow_ns` while it holds back the others leaves the
 minimum: it is repaired as long as the cache lasts, and nobody waits for it. It is back in when it
-has caught up.
+has caught up. No window is larger than the cache: what a conforming receiver may still ask for is
+never gone.
 
 Why not a fixed rate: a Python sender with segmentation offload outruns a Python receiver by a
 factor of two, a full socket buffer is 20 ms of traffic, and any rate that is safe is far too slow
@@ -29,8 +30,8 @@ class ReceiverState:
         self.key = key
         self.from_frame = from_frame
         self.contiguous = from_frame  # The first frame that it does not have.
-        self.window_bytes = max(window_bytes, WINDOW_BYTES_MIN)
-        self.limit = position + self.window_bytes
+        self.window_bytes = window_bytes
+        self.limit = position + window_bytes
         self.advanced_ns = now
         self.rtt_ns = 0
         self.sampled_ns = now
@@ -41,8 +42,9 @@ class ReceiverState:
 class Flow:
     """The receivers of one stream and the limit they set together."""
 
-    def __init__(self, slow_ns: int) -> None:
+    def __init__(self, slow_ns: int, cache_bytes: int) -> None:
         self.slow_ns = slow_ns
+        self.cache_bytes = cache_bytes
         self.receivers: dict[bytes, ReceiverState] = {}
         self.has_present = False  # Whether anybody is there to hear.
         self.slow: frozenset[bytes] = frozenset()  # Who is here, and was left behind.
@@ -55,6 +57,7 @@ class Flow:
         self, key: bytes, now: int, from_frame: int, position: int, window_bytes: int
     ) -> ReceiverState:
         """Count a new receiver in, from this frame on."""
+        window_bytes = self._bounded(window_bytes)
         state = self.receivers[key] = ReceiverState(key, now, from_frame, position, window_bytes)
         self._recompute(from_frame)
         return state
@@ -90,7 +93,7 @@ class Flow:
             state.advanced_ns = now
         elif status.contiguous < state.contiguous:
             return  # An older STATUS overtaken by a newer one.
-        state.window_bytes = max(status.window_bytes, WINDOW_BYTES_MIN)
+        state.window_bytes = self._bounded(status.window_bytes)
         state.limit = base + state.window_bytes
         if state.is_slow and position <= state.limit:
             state.is_slow = False
@@ -147,6 +150,9 @@ class Flow:
         return all(
             state.contiguous >= next_frame for state in self.receivers.values() if not state.is_lost
         )
+
+    def _bounded(self, window_bytes: int) -> int:
+        return min(max(window_bytes, WINDOW_BYTES_MIN), self.cache_bytes)
 
     def _holding_back(self) -> list[ReceiverState]:
         return [

@@ -80,12 +80,13 @@ class Outgoing:
             settings.holdback_rate * BUSY_WINDOW / SECOND, settings.backlog_bytes,
             max(burst_bytes_max // frame_bytes_max, 1), settings.reference_bytes,
         )  # fmt: skip
-        is_reliable = stream == RELIABLE
+        flow = cache = None
+        if stream == RELIABLE:
+            flow = Flow(int(settings.slow_ms * MS), settings.cache_bytes)
+            cache = Cache(settings.cache_bytes, int(settings.repair_window_ms * MS))
         return Sender(
-            stream, framer, Flow(int(settings.slow_ms * MS)) if is_reliable else None,
-            Cache(settings.cache_bytes, int(settings.repair_window_ms * MS)) if is_reliable else
-            None, self.endpoint.make_prefix, self.endpoint.packets, burst_bytes_max, first_frame,
-            self.topics,
+            stream, framer, flow, cache, self.endpoint.make_prefix, self.endpoint.packets,
+            burst_bytes_max, first_frame, self.topics,
         )  # fmt: skip
 
     def declare(

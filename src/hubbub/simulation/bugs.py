@@ -105,6 +105,12 @@ def gap_one_too_short(sound: Method) -> Method:
     return extend
 
 
+@bug(Flow, "_bounded", "small_cache")
+def window_larger_than_the_cache(sound: Method) -> Method:
+    """Send more than is kept for repair."""
+    return lambda self, window_bytes: window_bytes
+
+
 @bug(Sender, "is_tail_due", "tail_loss")
 def tail_never_told(sound: Method) -> Method:
     """Send no heartbeat behind the last frame."""

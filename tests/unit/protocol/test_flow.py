@@ -6,6 +6,7 @@ from hubbub.wire.control import Status
 
 SLOW = 200 * MS
 WINDOW = 100_000
+CACHE = 1_000_000
 
 
 def status(contiguous: int, window_bytes: int = WINDOW) -> Status:
@@ -13,7 +14,7 @@ def status(contiguous: int, window_bytes: int = WINDOW) -> Status:
 
 
 def make(*keys: bytes) -> Flow:
-    flow = Flow(SLOW)
+    flow = Flow(SLOW, CACHE)
     for key in keys:
         flow.add(key, 0, 10, 0, WINDOW)
     return flow
@@ -42,6 +43,14 @@ def test_tiny_window_is_raised_to_the_minimum() -> None:
     flow = make(b"a")
     flow.update(0, flow.receivers[b"a"], status(11, window_bytes=0), 1000, 0, 0)
     assert flow.limit == WINDOW_BYTES_MIN
+
+
+def test_no_window_is_larger_than_what_is_kept_for_repair() -> None:
+    flow = Flow(SLOW, CACHE)
+    flow.add(b"a", 0, 10, 500, 4 * CACHE)
+    assert flow.limit == 500 + CACHE
+    flow.update(0, flow.receivers[b"a"], status(11, window_bytes=4 * CACHE), 1000, 600, 600)
+    assert flow.limit == 600 + CACHE
 
 
 def test_status_of_what_was_never_sent_is_not_believed() -> None:

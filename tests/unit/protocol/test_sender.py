@@ -27,7 +27,7 @@ class Stream:
 
     def __init__(self, *, burst_bytes_max: int = 0, window_bytes: int = 1 << 20) -> None:
         framer = Framer(RELIABLE, FRAME_BYTES, 1 * MS, 1e9, 1 << 20)
-        self.flow = Flow(200 * MS)
+        self.flow = Flow(200 * MS, 1 << 20)
         self.cache = Cache(1 << 20, 10**12)
         self.sender = Sender(
             RELIABLE, framer, self.flow, self.cache,

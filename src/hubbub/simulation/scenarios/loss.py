@@ -3,6 +3,7 @@
 from math import comb
 
 from hubbub.limits import MS, SECOND, US
+from hubbub.protocol.settings import Settings
 from hubbub.simulation.network import KIND_OFFSET, Drop, name_kind
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.scenarios.registry import chatter, gather, scenario
@@ -42,6 +43,22 @@ def burst_loss(stage: Stage) -> None:
         burst_loss=random.uniform(0.5, 1),
         duplicate=random.choice([0, 0.05]),
     )
+    stage.play()
+    stage.finish()
+    stage.check_first()
+
+
+@scenario
+def small_cache(stage: Stage) -> None:
+    """Keep less for repair than receivers could take in at once, and lose up to 15 %."""
+    random = stage.random
+    settings = Settings(cache_bytes=random.choice([4_000, 20_000, 60_000]), slow_ms=10_000)
+    publishing, _ = gather(stage, host=stage.host(settings=settings))
+    stage.faults(loss=random.uniform(0, 0.15), reorder=random.choice([0, 0.1]), reorder_ns=5 * MS)
+    for node in publishing:
+        stage.feed(
+            node, node.topics[0], count=300, pause_ns=(0, 20 * MS), size_bytes=(500, 4000), burst=30
+        )
     stage.play()
     stage.finish()
     stage.check_first()
