@@ -14,7 +14,6 @@ import pytest
 from hubbub import Backpressure, ConfigurationError, Message, Publisher, SlowConsumer
 from hubbub.limits import REFERENCE_BYTES_MIN
 from tests.integration.bus import (
-    IS_SOAK,
     Events,
     Place,
     acting,
@@ -40,10 +39,6 @@ def follow(place: list[Any], links: list[str], count: int) -> None:
         hear()
 
 
-# A reader that waits for the processor may be left behind with the stopped one, and lose what the
-# small cache no longer holds: on a busy machine that is seen, and is to be mended (ROADMAP).
-@pytest.mark.skipif(not IS_SOAK, reason="needs a quiet machine: HUBBUB_SOAK=1 runs it")
-@pytest.mark.soak
 @pytest.mark.parametrize("links", LINKS, ids="+".join)
 @pytest.mark.parametrize("size", [500, 20_000])
 def test_stopped_process_holds_up_nobody_else(links: list[str], size: int) -> None:
