@@ -78,7 +78,7 @@ def test_3_frame_older_than_the_cache_is_reported_with_its_range_and_the_stream_
     lan.run(1 * SECOND)
     (gap,) = subscriber.events_of(GapAbandoned)
     got = [each.sequence for each in subscriber.received]
-    assert (gap.subject, gap.reason, gap.first) == (SUBJECT, "not_available", 1)
+    assert (gap.subject, gap.reason, gap.first) == (SUBJECT, "too_slow", 1)
     assert got == list(range(gap.last + 1, 14))
     assert subscriber.received[-1].payload == b"later"
 
