@@ -11,8 +11,10 @@ from benchmarks.endpoint import Endpoint
 # Row of the table -> module and class. Hubbub's rows come first and are compared with all others.
 ROWS = {
     "hubbub": ("hubbub", "Iterating"),
+    "hubbub-batches": ("hubbub", "Batches"),
     "hubbub-inline": ("hubbub", "Inline"),
     "hubbub-multicast": ("hubbub", "Multicast"),
+    "hubbub-multicast-batches": ("hubbub", "MulticastBatches"),
     "pyzmq-ipc": ("pyzmq", "Ipc"),
     "pyzmq-tcp": ("pyzmq", "Tcp"),
     "zenoh": ("zenoh", "Zenoh"),

@@ -45,6 +45,19 @@ class Iterating(_Node):
                     return
 
 
+class Batches(_Node):
+    """The subscriber takes all of a frame at once, without a `Message` of each."""
+
+    settings = "as hubbub, but it iterates over the payloads of `subscription.batches()`"
+
+    def serve(self, on_payload: OnPayload) -> None:
+        with self._node.subscribe(self._receives, queue=self._queue) as subscription:
+            for batch in subscription.batches():
+                for payload in batch.payloads:
+                    if on_payload(payload):
+                        return
+
+
 class Inline(_Node):
     """The subscriber's callback runs on the I/O thread."""
 
@@ -65,6 +78,13 @@ class Multicast(Iterating):
     """As between hosts: no pipes, no shared memory."""
 
     settings = "as hubbub, but over multicast alone (links=['multicast'])"
+    links = ("multicast",)
+
+
+class MulticastBatches(Batches):
+    """As between hosts, all of a frame at once."""
+
+    settings = "as hubbub-batches, but over multicast alone (links=['multicast'])"
     links = ("multicast",)
 
 

@@ -46,7 +46,7 @@ from hubbub.events import (
     VersionMismatch,
 )
 from hubbub.links.faults import Faults
-from hubbub.message import Message, ReplayedMessage, Source
+from hubbub.message import Batch, Message, ReplayedMessage, Source
 from hubbub.node import Node
 from hubbub.opening import open
 from hubbub.producer import Producer, ProducerStatistics
@@ -63,6 +63,7 @@ from hubbub.vehicle import DirectMessage, GatewayStatistics, Vehicle, VehicleAdd
 
 __all__ = [
     "Backpressure",
+    "Batch",
     "CallbackFailed",
     "Channel",
     "ChannelStatistics",

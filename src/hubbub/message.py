@@ -6,6 +6,8 @@ took a quarter of a busy subscriber's time. A message is tracked only if its pay
 be part of a cycle; a source never is.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from msgspec import Struct
@@ -124,3 +126,64 @@ class ReplayedMessage(Message, frozen=True):
     """
 
     replayed_ns: int
+
+
+class Batch(Struct, frozen=True):
+    """Consecutive messages of one subject and source, in order, as they came in one frame.
+
+    `first` is the sequence of the first one, `published_ns` has a time for each payload, the rest
+    is the same for all. Iterating makes a `Message` of each.
+    """
+
+    subject: str
+    payloads: Sequence[Any]
+    source: Source
+    first: int
+    published_ns: Sequence[int]
+    received_ns: int
+    passage: Passage | str
+    context: Any
+    replayed_ns: int | None = None
+
+    def __len__(self) -> int:
+        """Return how many messages there are."""
+        return len(self.payloads)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Turn the payloads into messages, each when it is asked for."""
+        return make_messages(self, iter(self.payloads))
+
+
+def make_messages(batch: Batch, payloads: Iterator[Any]) -> Iterator[Message]:
+    """Make a message of each payload of a batch at the speed of C."""
+    count = len(batch.payloads)
+    assert len(batch.published_ns) == count
+    columns = (
+        repeat(batch.subject),
+        payloads,
+        repeat(batch.source),
+        range(batch.first, batch.first + count),
+        batch.published_ns,
+        repeat(batch.received_ns),
+        repeat(batch.passage),
+        repeat(batch.context),
+    )
+    if batch.replayed_ns:
+        return map(ReplayedMessage, *columns, repeat(batch.replayed_ns))
+    return map(Message, *columns)
+
+
+def gather(messages: Sequence[Message]) -> Batch:
+    """Make a batch of consecutive messages of one subject and source."""
+    first = messages[0]
+    return Batch(
+        first.subject,
+        [message.payload for message in messages],
+        first.source,
+        first.sequence,
+        [message.published_ns for message in messages],
+        first.received_ns,
+        first.passage,
+        first.context,
+        first.replayed_ns,
+    )

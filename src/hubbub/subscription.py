@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from hubbub.awareness import RemotePublisher
 from hubbub.closing import Closing
@@ -24,7 +24,7 @@ from hubbub.limits import (
     QUEUE_MESSAGES,
     SECOND,
 )
-from hubbub.message import Message, Source
+from hubbub.message import Batch, Message, Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.callbacks import Callback, CallbackRunner
 from hubbub.runtime.decoding import DecodingInbox
@@ -36,6 +36,7 @@ from hubbub.schema import Schema
 logger = logging.getLogger("hubbub.subscription")
 
 OVERFLOW_POLICIES: Final = ("drop_oldest", "drop_newest", "disconnect")
+_Taken = TypeVar("_Taken")
 _INHERIT: Final = object()  # `None` is a context, too.
 
 
@@ -87,6 +88,7 @@ class Subscription(Closing):
     for message in subscription: ...
     async for message in subscription: ...
     message = subscription.receive(timeout=1.0)
+    for batch in subscription.batches(): ...  # All of a frame at once.
     """
 
     def __init__(
@@ -255,17 +257,27 @@ class Subscription(Closing):
 
         A timeout of 0 only looks. Once closed, what is queued comes first, then `ClosedError`.
         """
-        deadline_ns = remaining_s = None
-        if timeout is not None:
-            deadline_ns = time.monotonic_ns() + int(min(timeout, threading.TIMEOUT_MAX) * SECOND)
-        while (message := self._take_or_refuse()) is None:
-            if deadline_ns is not None:
-                remaining_s = (deadline_ns - time.monotonic_ns()) / SECOND
-                if remaining_s <= 0:
-                    return None
-            if not self._node._lead_until(self._is_ready, deadline_ns):
-                self._waiters.wait(self._is_ready, remaining_s)
-        return message
+        return self._wait_for(self._take_or_refuse, timeout)
+
+    def receive_batch(self, timeout: float | None = None) -> Batch | None:
+        """Return all that came of the next messages in one frame; otherwise as `receive`.
+
+        Who only wants payloads saves the making of messages, 0.2 us each.
+        """
+        return self._wait_for(self._take_batch_or_refuse, timeout)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches as they come, until the subscription is closed."""
+        while True:
+            try:
+                batch = self.receive_batch()
+            except ClosedError:
+                if self._is_broken:
+                    raise
+                return
+            assert batch is not None, "without a timeout there is a batch or an error"
+            yield batch
+            del batch  # Large payloads must not live on while we wait for the next.
 
     async def receive_async(self) -> Message:
         """Await the next message; cancelling loses none. `ClosedError` once closed and empty."""
@@ -339,25 +351,51 @@ class Subscription(Closing):
     def _name(self) -> str:
         return ", ".join(self._handles.values()) or "(no pattern)"
 
+    def _wait_for(self, take: Callable[[], _Taken | None], timeout: float | None) -> _Taken | None:
+        """Return what can be taken, waiting at most `timeout` seconds for it."""
+        deadline_ns = remaining_s = None
+        if timeout is not None:
+            deadline_ns = time.monotonic_ns() + int(min(timeout, threading.TIMEOUT_MAX) * SECOND)
+        while (taken := take()) is None:
+            if deadline_ns is not None:
+                remaining_s = (deadline_ns - time.monotonic_ns()) / SECOND
+                if remaining_s <= 0:
+                    return None
+            if not self._node._lead_until(self._is_ready, deadline_ns):
+                self._waiters.wait(self._is_ready, remaining_s)
+        return taken
+
     def _is_ready(self) -> bool:
         """Tell whether a reader about to wait need not."""
         return self._closed_reason is not None or self._inbox.pending > 0
 
     def _take_or_refuse(self) -> Message | None:
         """Return a message or None; raise when none will come."""
+        return self._or_refuse(self._take)
+
+    def _take_batch_or_refuse(self) -> Batch | None:
+        """Return a batch or None; raise when none will come."""
+        if self._decoding is not None:
+            raise ConfigurationError(
+                f"{self._name()} has a type: its messages are decoded one by one;"
+                " subscribe without type= to read batches"
+            )
+        return self._or_refuse(self._inbox.take_batch)
+
+    def _or_refuse(self, take: Callable[[], _Taken | None]) -> _Taken | None:
         if self._callbacks is not None:
             raise ConfigurationError(
                 f"{self._name()} has a callback, which gets every message;"
                 " subscribe without one to read from the subscription"
             )
         is_closed = self._closed_reason is not None  # Before the look: what came last counts.
-        message = self._take()
-        if message is None:
+        taken = take()
+        if taken is None:
             if is_closed:
                 raise self._closed_error()
         elif self._waiters.waiting and self._inbox.pending > 0:
             self._waiters.wake_one()
-        return message
+        return taken
 
     def _put_dropping(self, delivery: Delivery, context: Any) -> int:
         """Queue a run that does not fit, by the overflow policy; return how many were dropped."""

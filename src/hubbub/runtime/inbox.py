@@ -19,11 +19,10 @@ Why not one deque of messages: it would cost an object and an append per message
 import threading
 from collections import deque
 from collections.abc import Iterator
-from itertools import repeat
 from operator import length_hint
 from typing import Any, Final
 
-from hubbub.message import Message, ReplayedMessage
+from hubbub.message import Batch, Message, gather, make_messages
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.tally import Tally
 
@@ -71,6 +70,20 @@ class Inbox:
                 return self._open_run()
             return message
 
+    def take_batch(self) -> Batch | None:
+        """Return the next run, or what is left of it; None if there is none."""
+        if not self.runs and not length_hint(self._left):
+            return None
+        with self._lock:
+            begun = list(self.current)
+            if begun:
+                return gather(begun)
+            if not self.runs:
+                return None  # Another reader was here first.
+            delivery, context = self.runs.popleft()
+            self._taken += len(delivery.payloads)
+            return _batch_of(delivery, context)
+
     def put_dropping_newest(self, delivery: Delivery, context: Any) -> int:
         """Queue what fits of a run, drop the rest; return how many were dropped."""
         with self._lock:
@@ -109,7 +122,7 @@ class Inbox:
             self._taken += 1
             return message_of_one(delivery, context)
         self._left = iter(delivery.payloads)
-        self.current = _make_messages(delivery, self._left, context)
+        self.current = make_messages(_batch_of(delivery, context), self._left)
         self._taken += count
         return next(self.current, None)
 
@@ -147,32 +160,19 @@ class Inbox:
         return count
 
 
-def _make_messages(
-    delivery: Delivery, payloads: Iterator[bytes], context: Any
-) -> Iterator[Message]:
-    """Turn a run into messages, each when it is asked for."""
-    topic, first, _, published_ns, received_ns, link = delivery
-    assert len(published_ns) == len(delivery.payloads)
-    columns = (
-        repeat(topic.subject),
-        payloads,
-        repeat(topic.source),
-        range(first, first + len(delivery.payloads)),
-        published_ns,
-        repeat(received_ns),
-        repeat(link),
-        repeat(context),
-    )
-    if topic.replayed_ns:
-        return map(ReplayedMessage, *columns, repeat(topic.replayed_ns))
-    return map(Message, *columns)
+def _batch_of(delivery: Delivery, context: Any) -> Batch:
+    topic, first, payloads, published_ns, received_ns, link = delivery
+    return Batch(
+        topic.subject, payloads, topic.source, first, published_ns, received_ns, link, context,
+        topic.replayed_ns or None,
+    )  # fmt: skip
 
 
 def message_of_one(delivery: Delivery, context: Any) -> Message:
     """Turn a run of one message into that message."""
     topic, first, payloads, published_ns, received_ns, link = delivery
     if topic.replayed_ns:
-        return next(_make_messages(delivery, iter(payloads), context))
+        return next(iter(_batch_of(delivery, context)))
     return Message(
         topic.subject,
         payloads[0],
