@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub.store.journal import Row, Run, Topic, open_segment
-from hubbub.store.records import KINDS, Decoder, decode_head
+from hubbub.store.records import KINDS, Decoder, Timing, decode_head
 from tests.unit.store.recording import body_of, pieces_of, write_segment
 
 u64 = st.integers(0, 2**64 - 1)
@@ -23,9 +23,10 @@ def runs(draw: st.DrawFn) -> Run:
     payloads = draw(st.lists(st.binary(max_size=50), min_size=1, max_size=20))
     times = draw(st.lists(u64, min_size=len(payloads), max_size=len(payloads)))
     replayed_ns = draw(st.none() | st.integers(1, 2**64 - 1))
+    timing = draw(st.none() | st.builds(Timing, u64, u64, u64))
     return Run(
         draw(u64), draw(topics), draw(u64), payloads, tuple(times), draw(u64), draw(texts),
-        replayed_ns,
+        replayed_ns, timing,
     )  # fmt: skip
 
 

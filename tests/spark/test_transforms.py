@@ -362,6 +362,41 @@ def test_periods_met_missed_and_late(spark: SparkSession) -> None:
     assert got.schema.names == schemas.RESULTS["period_compliance"].names
 
 
+def test_slots_are_owed_within_an_epoch_and_have_one_message_each(spark: SparkSession) -> None:
+    ms = 1_000_000
+    first, second = START_NS, START_NS + 5 * SECOND
+    # Ticks beside the boundaries, one more sample in a slot, and 4.8 s that nobody wanted any in.
+    told = [
+        (first, first + 3 * ms, 20), (first, first + 26 * ms, 20), (first, first + 33 * ms, None),
+        (first, first + 85 * ms, 20), (second, second, 20), (second, second + 59 * ms, 20),
+    ]  # fmt: skip
+    rows = [
+        message(
+            n, n + 1, epoch=epoch, tick_ns=tick_ns, received_ns=tick_ns + ms,
+            period_ns=None if period_ms is None else period_ms * ms,
+        )
+        for n, (epoch, tick_ns, period_ms) in enumerate(told)
+    ]  # fmt: skip
+    parts = [periods.slots(frame(spark, some), WINDOW_NS) for some in (rows[:2], rows[2:])]
+    got = periods.compliance(periods.merged_slots(parts[1].unionByName(parts[0])), WINDOW_NS)
+    assert plain(got, "slots", "met", "missed", "late") == [(5 + 3, 5, 3, 0)]
+
+
+def test_late_is_what_comes_when_consumers_have_given_its_slot_up(spark: SparkSession) -> None:
+    ms = 1_000_000
+    delays_ms = {20: (39, 41), 100: (149, 151)}  # Half a period behind the end, at least 20 ms.
+    for period_ms, delays in delays_ms.items():
+        rows = [
+            message(
+                n, n + 1, tick_ns=START_NS + n * period_ms * ms, period_ns=period_ms * ms,
+                received_ns=START_NS + (n * period_ms + delay_ms) * ms,
+            )
+            for n, delay_ms in enumerate(delays)
+        ]  # fmt: skip
+        counted = periods.slots(frame(spark, rows), WINDOW_NS)
+        assert plain(counted, "met", "late") == [(1, 1)]
+
+
 def test_service_managers_by_epoch(spark: SparkSession) -> None:
     rows = [
         message(0, 1, service="news", epoch=1),

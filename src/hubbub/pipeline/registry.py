@@ -61,7 +61,8 @@ _KEPT: Final = {
         *(("link", _TEXT), ("name", _TEXT), ("node_name", _TEXT), ("mark", _LONG)),
     ],
     ".slots": [
-        *(("window_ns", _LONG), *_TOPIC, ("period_ns", _LONG), ("source_name", _TEXT)),
+        *(("window_ns", _LONG), *_TOPIC, ("period_ns", _LONG), ("epoch", _LONG)),
+        *(("source_name", _TEXT),),
         *(("met", _LONG), ("late", _LONG), ("first_ns", _LONG), ("last_ns", _LONG)),
     ],
     ".tenures": [

@@ -22,6 +22,7 @@ from hubbub.node import Node
 from hubbub.opening import open as open_node
 from hubbub.recorder import quota, rows
 from hubbub.recorder.intake import Intake
+from hubbub.recorder.samples import Observer
 from hubbub.recorder.scribe import Scribe
 from hubbub.recorder.tap import Tap
 from hubbub.recorder.watch import Counted, Watch
@@ -116,6 +117,7 @@ class Recorder(Closing):
             self._intake = Intake(queue_bytes, int(pre * SECOND))
             self._scribe = self._make_scribe(disk, split_size, split_time)
             self._watch = Watch(self.node, self._intake, self._passing, self._look)
+            self._observer = Observer(self.node, self.patterns, self._intake)
             self._tap = Tap(self.node, self.patterns, self._intake)
             self._tell_beginning()
             self._scribe.start()
@@ -123,6 +125,8 @@ class Recorder(Closing):
             self.node._open_subscription(
                 self._tap, [(pattern, at) for at, pattern in enumerate(self.patterns)]
             )
+            undo.append(self._observer.close)
+            self._observer.look()
             self._watch.start()
         except BaseException:
             for step in reversed(undo):
@@ -191,6 +195,7 @@ class Recorder(Closing):
 
     def _look(self) -> None:
         """Each second: let closed segments be converted, and keep to the quota."""
+        self._observer.look()
         seen = self._scribe.journal.statistics().segments
         if seen == self._segments_seen:
             return
@@ -245,6 +250,7 @@ class Recorder(Closing):
         self._is_closed = True
         self._tap.close()
         self._watch.finish()
+        self._observer.close()
         self._tell("RecorderStopped")
         self._scribe.finish()
         if self._converter is not None:

@@ -24,8 +24,9 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import DeliveredTopic, Delivery
 from hubbub.recorder import rows
 from hubbub.recorder.intake import Batch, Intake
+from hubbub.recorder.samples import Slotted
 from hubbub.store.journal import Topic
-from hubbub.store.records import encode_label
+from hubbub.store.records import Timing, encode_label
 from hubbub.store.writing import Journal
 
 _log = logging.getLogger("hubbub.recorder")
@@ -128,10 +129,15 @@ class Scribe:
         link = passage if isinstance(passage, str) else passage.link
         label, replayed_ns, passed = self._label_of(topic, link)
         size = sum(map(len, payloads))
+        timing = None
+        if isinstance(passage, Slotted):
+            timing = Timing(passage.tick_ns, passage.period_ns, passage.epoch_ns)
         self.messages[passed] += len(payloads)
         self.payload_bytes[passed] += size
         if size <= RECORDER_GROUP_BYTES:
-            self.journal.add_run(label, first, payloads, published_ns, received_ns, replayed_ns)
+            self.journal.add_run(
+                label, first, payloads, published_ns, received_ns, replayed_ns, timing
+            )
             return
         for at, payload in enumerate(payloads):
             self.journal.add_run(

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from hubbub.limits import ROW_GROUP_BYTES
-from hubbub.store.records import PackedRun, Row, Topic
+from hubbub.store.records import PackedRun, Row, Timing, Topic
 from hubbub.store.schema import MESSAGES, TABLES
 
 _INT64_BITS: Final = 64
 _INT32_MAX: Final = (1 << 31) - 1
+_NO_TIMING: Final = Timing(0, 0, 0)
 
 # As the schema, but for texts, which Parquet keeps by dictionary anyway.
 _CODED: Final = pa.schema(
@@ -67,11 +68,12 @@ class MessageColumns:
             ).view(np.int64),
             "received_ns": spread((run.received_ns for run in runs), np.uint64).view(np.int64),
             "published_ns": _join((run.published_ns for run in runs), "<i8"),
-            "replayed_ns": _replayed(runs, spread),
+            "replayed_ns": _optional((run.replayed_ns or 0 for run in runs), spread),
         }
         for name in ("published", "received"):
             columns[name] = columns[f"{name}_ns"] // 1000
         columns |= _topics(runs, spread) | _links(runs, spread) | _payloads(runs, rows)
+        columns |= _timings(runs, spread)
         self._clear()
         return _assemble(columns, rows)
 
@@ -99,9 +101,22 @@ def _constant(text: str, rows: int) -> pa.Array:
     return _code([text], np.zeros(rows, np.int32))
 
 
-def _replayed(runs: list[PackedRun], spread: Any) -> Any:
-    times = spread((run.replayed_ns or 0 for run in runs), np.uint64).view(np.int64)
-    return _array(pa.int64(), times, times != 0)
+def _optional(values: Iterable[int], spread: Any) -> Any:
+    """Make a column of numbers in which 0 is none."""
+    numbers = spread(values, np.uint64).view(np.int64)
+    return _array(pa.int64(), numbers, numbers != 0)
+
+
+def _timings(runs: list[PackedRun], spread: Any) -> dict[str, Any]:
+    """Make the columns that only samples have."""
+    if all(run.timing is None for run in runs):
+        return {}
+    timings = [run.timing or _NO_TIMING for run in runs]
+    return {
+        "tick_ns": _optional((one.tick_ns for one in timings), spread),
+        "period_ns": _optional((one.period_ns for one in timings), spread),
+        "epoch": _optional((one.epoch_ns for one in timings), spread),
+    }
 
 
 def _topics(runs: list[PackedRun], spread: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ with it.
     BEGIN  u16 format, 16s recorder, u64 segment, u64 first offset, u64 first number, u64 time
     RUN    u64 offset, u64 first sequence, u64 received, u64 replayed, u32 count, u16 bytes of label
            label (msgpack: topic and link), count x u32 length, count x u64 publish time, payloads
+    SAMPLE u64 tick, u64 period, u64 epoch; then as RUN. The period is 0 where its slot has a sample
     ROW    msgpack: number, table, values
     END    u64 end offset, u64 end number; only a segment that was closed whole has it
 
@@ -33,13 +34,16 @@ BEGIN: Final = 1
 RUN: Final = 2
 ROW: Final = 3
 END: Final = 4
-KINDS: Final = (BEGIN, RUN, ROW, END)
+SAMPLE: Final = 5
+KINDS: Final = (BEGIN, RUN, ROW, END, SAMPLE)
+_SCANNED: Final = (RUN, ROW, SAMPLE)
 
 _HEAD: Final = Struct("<4sB3xIIIII")
 _U32: Final = Struct("<I")
 _CRC: Final = _U32
 _BEGIN: Final = Struct("<H16sQQQQ")
 _RUN: Final = Struct("<QQQQIH")
+_TIMING: Final = Struct("<QQQ")
 _END: Final = Struct("<QQ")
 HEAD_BYTES: Final = _HEAD.size + _CRC.size
 END_BYTES: Final = HEAD_BYTES + _END.size
@@ -60,6 +64,14 @@ class Topic(NamedTuple):
     schema_hash: int
 
 
+class Timing(NamedTuple):
+    """What a sample of a time-triggered topic was made for."""
+
+    tick_ns: int  # 0: its producer has no ticks.
+    period_ns: int  # 0: another sample has the slot already.
+    epoch_ns: int  # The tick from which on slots are counted.
+
+
 class Run(NamedTuple):
     """Consecutive messages of one topic, as they were received."""
 
@@ -71,6 +83,7 @@ class Run(NamedTuple):
     received_ns: int
     link: str
     replayed_ns: int | None
+    timing: Timing | None = None
 
     @property
     def end_offset(self) -> int:
@@ -91,6 +104,7 @@ class PackedRun(NamedTuple):
     received_ns: int
     link: str
     replayed_ns: int | None
+    timing: Timing | None = None
 
     @property
     def end_offset(self) -> int:
@@ -211,11 +225,13 @@ def encode_run(
     published_ns: Sequence[int],
     received_ns: int,
     replayed_ns: int | None = None,
+    timing: Timing | None = None,
 ) -> Buffers:
-    """Make the body of a run; payloads may be any objects that hold bytes."""
+    """Make the body of a run, or of a sample; payloads may be any objects that hold bytes."""
     count = len(payloads)
     lengths = [*map(len, payloads)]
     tables = [
+        b"" if timing is None else _TIMING.pack(*timing),
         _RUN.pack(offset, first, received_ns, replayed_ns or _NOT_REPLAYED, count, len(label)),
         label,
         pack(f"<{count}I{count}Q", *lengths, *published_ns),
@@ -244,6 +260,8 @@ class Decoder:
         """Read a body of the kind that its head told; None: it is malformed."""
         if kind == RUN:
             return self._decode_run(body)
+        if kind == SAMPLE:
+            return self._decode_sample(body)
         if kind == ROW:
             return _decode_row(body)
         return decode_begin(body) if kind == BEGIN else decode_end(body)
@@ -259,7 +277,7 @@ class Decoder:
         while at + HEAD_BYTES <= size:
             magic, kind, length, found_id, position, _, crc = unpack(window, at)
             end = at + HEAD_BYTES + length
-            if magic != MAGIC or kind not in (RUN, ROW) or end > size:
+            if magic != MAGIC or kind not in _SCANNED or end > size:
                 return
             if found_id != segment_id or position != start + at:
                 return
@@ -267,7 +285,11 @@ class Decoder:
             body = window[at + HEAD_BYTES : end]
             if unpack_crc(window, head_end)[0] != crc32(window[at:head_end]) or crc32(body) != crc:
                 return
-            value = self._decode_run(body) if kind == RUN else _decode_row(body)
+            value: Run | PackedRun | Row | None
+            if kind == RUN:
+                value = self._decode_run(body)
+            else:
+                value = self._decode_sample(body) if kind == SAMPLE else _decode_row(body)
             if value is None:
                 return
             at = end
@@ -308,6 +330,12 @@ class Decoder:
             label[1],
             replayed_ns or None,
         )
+
+    def _decode_sample(self, body: bytes) -> Run | PackedRun | None:
+        run = self._decode_run(body[_TIMING.size :])
+        if run is None:
+            return None
+        return run._replace(timing=Timing(*_TIMING.unpack_from(body)))
 
     def _decode_label(self, data: bytes) -> tuple[Topic, str] | None:
         label = self._labels.get(data)

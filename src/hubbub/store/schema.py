@@ -30,11 +30,11 @@ MESSAGES: Final = pa.schema(
         ("size", pa.int32()),
         ("payload", pa.binary()),
         ("replayed_ns", pa.int64()),  # When a recording was played again; null: the first time.
+        ("tick_ns", pa.int64()),  # Of a sample: the nominal time it was made for.
+        ("period_ns", pa.int64()),  # The shortest its producer serves; null: its slot has one.
         # Null until what they tell of exists.
-        ("tick_ns", pa.int64()),
-        ("period_ns", pa.int64()),
         ("service", pa.string()),
-        ("epoch", pa.int64()),
+        ("epoch", pa.int64()),  # Of a service; of a sample, the tick that slots count from.
         ("hops", pa.int32()),
         ("clock_offset_ns", pa.int64()),
         ("clock_error_ns", pa.int64()),

@@ -27,7 +27,7 @@ from hubbub.limits import (
 from hubbub.store import records
 from hubbub.store.disk import NO_SPACE, Disk
 from hubbub.store.journal import journal_folder, segment_path
-from hubbub.store.records import Begin, Buffers, Chain, End
+from hubbub.store.records import Begin, Buffers, Chain, End, Timing
 
 _NO_FILE: Final = -1
 # A segment that holds no message is closed so much later: a quiet bus makes no heap of small files.
@@ -104,13 +104,14 @@ class Journal:
         published_ns: Sequence[int],
         received_ns: int,
         replayed_ns: int | None = None,
+        timing: Timing | None = None,
     ) -> None:
-        """Put a run into the group; it takes the next offsets."""
+        """Put a run, or a sample, into the group; it takes the next offsets."""
         body = records.encode_run(
-            label, self._offset, first, payloads, published_ns, received_ns, replayed_ns
+            label, self._offset, first, payloads, published_ns, received_ns, replayed_ns, timing
         )
         self._offset += len(payloads)
-        self._add(records.RUN, body)
+        self._add(records.RUN if timing is None else records.SAMPLE, body)
 
     def add_row(self, table: str, values: dict[str, Any]) -> None:
         """Put a row into the group; it takes the next number."""

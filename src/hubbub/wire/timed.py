@@ -42,6 +42,7 @@ SCHEDULES: Final = ("due", "strict", "harmonised")
 # Flags of a RESPONSE.
 SYNCHRONISED: Final = 1  # The clock that its tick is of is known to agree with others.
 OUT_OF_TURN: Final = 2  # For somebody who is new: the next slot may have begun before it.
+RESUMED: Final = 4  # Nobody wanted a sample before it: no slot between it and the last is owed.
 
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]

@@ -22,9 +22,10 @@ def body_of(value: Run | Row | Begin | End) -> tuple[int, list[bytes]]:
     """Encode any value; return its kind, too."""
     if isinstance(value, Run):
         label = records.encode_label(value.topic, value.link)
-        offset, _, first, payloads, published_ns, received_ns, _, replayed_ns = value
-        return records.RUN, records.encode_run(
-            label, offset, first, payloads, published_ns, received_ns, replayed_ns
+        offset, _, first, payloads, published_ns, received_ns, _, replayed_ns, timing = value
+        kind = records.RUN if timing is None else records.SAMPLE
+        return kind, records.encode_run(
+            label, offset, first, payloads, published_ns, received_ns, replayed_ns, timing
         )
     if isinstance(value, Row):
         return records.ROW, records.encode_row(*value)

@@ -14,6 +14,7 @@ from hubbub.store import columns, convert
 from hubbub.store.convert import DAMAGED, convert_segment, damaged_folder
 from hubbub.store.journal import Row, Run, Topic, segments
 from hubbub.store.layout import HOUR_NS, data_files, hour_of, parse_name
+from hubbub.store.records import Timing
 from hubbub.store.schema import MESSAGES, TABLES
 from tests.unit.store.disk import DyingDisk
 from tests.unit.store.recording import RECORDER, pieces_of, run, write_segment
@@ -43,6 +44,20 @@ def content(store: Path) -> dict[str, bytes]:
 
 def visible(store: Path) -> dict[str, bytes]:
     return {name: data for name, data in content(store).items() if not name.endswith(".tmp")}
+
+
+def test_samples_keep_tick_period_and_epoch(tmp_path: Path) -> None:
+    runs = [
+        run(0),
+        run(3, 1)._replace(timing=Timing(AT_NS, 20, AT_NS - 40)),
+        run(4, 1)._replace(timing=Timing(AT_NS + 1, 0, AT_NS - 40)),  # Its slot has a sample.
+    ]
+    convert_segment(tmp_path, write_segment(tmp_path, runs))
+    rows = read(tmp_path, "messages")
+    assert [row["tick_ns"] for row in rows] == [None, None, None, AT_NS, AT_NS + 1]
+    assert [row["period_ns"] for row in rows] == [None, None, None, 20, None]
+    assert [row["epoch"] for row in rows[2:]] == [None, AT_NS - 40, AT_NS - 40]
+    assert [row["payload"] for row in rows] == [one for each in runs for one in each.payloads]
 
 
 def test_messages_come_back_as_they_were(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ the producer of the lowest address counts that is not silent.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from hubbub.limits import PRODUCERS_HEARD_MAX, US
 from hubbub.protocol.timetrigger.clock import SlotClock
@@ -51,6 +51,11 @@ class Consumer:
         self._chosen: bytes | None = None
         self.is_plain = mode == ALL and not age_ns_max  # Only slots decide.
         self._quickest: dict[bytes, int] = {}  # From sample to arrival, where clocks differ.
+
+    @classmethod
+    def observer(cls, type: int, subject: str, clock: SlotClock) -> Self:
+        """Make one that gets a copy of every sample of a type, or of all types (0)."""
+        return cls(0, type, subject, clock, period_us=0, mode=OBSERVE)
 
     @property
     def served(self) -> int:

@@ -131,6 +131,8 @@ class Gateway:
         self._begin(now)
         consumer.port = self._take_port(port)
         consumer.taker = taker
+        if consumer.type:
+            self.names.setdefault(consumer.type, consumer.subject)
         self.components[consumer.port] = consumer
         self._consumers.setdefault(consumer.type, []).append(consumer)
         self._wanted.add(consumer.type)
@@ -313,6 +315,7 @@ class Gateway:
         if interest is None:
             return False
         if self._may_pass(interest):
+            self._learn_name(interest)
             if self.watch is not None:
                 self.watch.hear_interest(now, interest, self._source_of(interest.node))
             self._take_interest(now, interest, peer.key)
@@ -357,8 +360,7 @@ class Gateway:
             return False
         if not self._may_pass(offer):
             return True
-        if is_subject(offer.subject) and len(self.names) < PRODUCERS_HEARD_MAX:
-            self.names.setdefault(offer.type, offer.subject)
+        self._learn_name(offer)
         if self.watch is not None:
             self.watch.hear_offer(now, offer, self._source_of(offer.node))
         origin = make_origin(offer.node, offer.port)
@@ -426,6 +428,12 @@ class Gateway:
             for producer in producers:
                 producer.clock_changed(now)
                 self._plan(producer)
+
+    def _learn_name(self, frame: Interest | Offer) -> None:
+        """Note how others call a type: who looks on at all of them has not registered each."""
+        is_new = frame.type not in self.names and len(self.names) < PRODUCERS_HEARD_MAX
+        if is_new and is_subject(frame.subject):
+            self.names[frame.type] = frame.subject
 
     def _may_pass(self, frame: Interest | Offer) -> bool:
         """Tell whether a frame from outside goes any further."""

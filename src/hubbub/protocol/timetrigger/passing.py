@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hubbub.message import Source
-from hubbub.wire.timed import Response
+from hubbub.wire.timed import Response, split_origin
 
 _SEEN_BITS = 64
 
@@ -16,6 +16,11 @@ class Sample(NamedTuple):
     source: Source
     received_ns: int
     link: str
+
+    @property
+    def port(self) -> int:
+        """Return the port of the producer."""
+        return split_origin(self.response.origin)[1]
 
 
 class Letter(NamedTuple):

@@ -21,6 +21,7 @@ from hubbub.wire.timed import (
     GATEWAY_PORT,
     OBSERVE,
     OUT_OF_TURN,
+    RESUMED,
     SCHEDULES,
     SYNCHRONISED,
     Interest,
@@ -75,7 +76,8 @@ class Producer:
         self.pending: Due | None = None
         self.due_ns = NEVER
         # After a restart these go on higher, as far as the clock did.
-        self.sequence = max(0, clock.at(now)) // US
+        self.sequence = max(0, clock.at(now)) // US  # Of samples: a hole in it is a lost one.
+        self.version = self.sequence  # Of offers.
         self.sent = 0
         self.sampled = 0
         self.failed = 0  # The application had no sample.
@@ -85,6 +87,7 @@ class Producer:
         self.offers_left = 0
         self.taker: Callable[[Due], None] = lambda due: None  # Set by the shell.
         self._stagger_ns = 0
+        self._is_resumed = True  # Nobody has had a sample since somebody wants any.
         self._era = clock.era
         self._last_ns: int | None = None  # The last tick that was handed out,
         self._seen_ns = self._time(now)  # and up to when all ticks were looked at.
@@ -157,6 +160,8 @@ class Producer:
         self.sequence += 1
         flags = SYNCHRONISED if self.clock.is_synchronised else 0
         flags |= OUT_OF_TURN if due.is_extra else 0
+        flags |= RESUMED if self._is_resumed else 0
+        self._is_resumed = False
         return Response(
             self.origin, GATEWAY_PORT, self.type, 1, flags, due.era, self.sequence, due.tick_ns,
             sampled_ns, self.plan.granted_us, value,
@@ -182,10 +187,10 @@ class Producer:
     def offer(self) -> Offer:
         """Say what this producer makes, and how it is doing."""
         node, port = split_origin(self.origin)
-        self.sequence += 1
+        self.version += 1
         plan = self.plan
         return Offer(
-            node, port, GATEWAY_PORT, self.type, 1, self.sequence, self.is_open, self.subject,
+            node, port, GATEWAY_PORT, self.type, 1, self.version, self.is_open, self.subject,
             SCHEDULES.index(self.options.schedule), plan.tick_ns // US, plan.granted_us,
             plan.millihertz, len(self.interests.leases), self.sent, self.skipped,
             self.options.scope,
@@ -198,6 +203,7 @@ class Producer:
         """Follow another plan from now on; ticks that were passed are not looked at again."""
         before, self.plan = self.plan, self._make_plan()
         plan = self.plan
+        self._is_resumed |= not before
         if self.options.is_staggered and plan:
             self._stagger_ns = crc32(self.origin) % max(1, plan.tick_ns // 2)
             self._seen_ns = min(self._seen_ns, self._time(now))  # By it, some are still to come.

@@ -13,7 +13,7 @@ from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.interests import NEVER, Interests
 from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT, Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
-from hubbub.wire.timed import OBSERVE, Interest, Wanted, make_origin
+from hubbub.wire.timed import OBSERVE, RESUMED, Interest, Wanted, make_origin
 
 ORIGIN = make_origin(b"p" * 12, 2)
 WALL = 1_700_000_100 * SECOND
@@ -25,6 +25,25 @@ def interest(
 ) -> Interest:  # fmt: skip
     wants = [Wanted(place, int(ms * 1000)) for place, ms in enumerate(periods_ms, 2)]
     return Interest(node, port, 0, 1, 1, version, lease_ms, mode, scope, wants)
+
+
+def test_first_sample_since_somebody_wants_any_says_so_and_sequences_have_no_holes() -> None:
+    bench, flags, sequences = Bench(), [], []
+    for version, begin_ms in ((1, 0), (3, 5000)):
+        bench.now = begin_ms * MS
+        bench.want(interest(0, version, 100))
+        for step_ms in range(0, 300, 10):
+            bench.now = (begin_ms + step_ms) * MS
+            due = bench.producer.advance(bench.now)
+            response = due and bench.producer.respond(bench.now, due, b"x", 0)
+            if response:
+                flags.append(response.flags & RESUMED)
+                sequences.append(response.sequence)
+            bench.producer.offer()
+        bench.want(interest(0, version + 1))
+    half = len(flags) // 2
+    assert flags == [RESUMED, *[0] * (half - 1)] * 2 and half >= 3
+    assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))
 
 
 class Bench:
