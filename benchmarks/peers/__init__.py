@@ -15,6 +15,7 @@ ROWS = {
     "hubbub-inline": ("hubbub", "Inline"),
     "hubbub-multicast": ("hubbub", "Multicast"),
     "hubbub-multicast-batches": ("hubbub", "MulticastBatches"),
+    "hubbub-multicast-inline": ("hubbub", "MulticastInline"),
     "pyzmq-ipc": ("pyzmq", "Ipc"),
     "pyzmq-tcp": ("pyzmq", "Tcp"),
     "zenoh": ("zenoh", "Zenoh"),

@@ -88,6 +88,13 @@ class MulticastBatches(Batches):
     links = ("multicast",)
 
 
+class MulticastInline(Inline):
+    """As between hosts, called on the I/O thread."""
+
+    settings = "as hubbub-inline, but over multicast alone (links=['multicast'])"
+    links = ("multicast",)
+
+
 class Veth(Multicast):
     """Between hosts."""
 
