@@ -90,6 +90,7 @@ def test_receiver_that_is_stopped_costs_the_time_once_and_is_waited_for_when_it_
             assert time.monotonic() - start_s >= 1.5
             for number in range(1, 20):
                 assert publisher.publish(b"%d" % number) == 1
+            heard.wait(hubbub.SlowConsumer)
             assert len(heard.of(hubbub.SlowConsumer)) == 1
             assert heard.of(hubbub.SlowConsumer)[0].policy == "unacknowledged"
             assert [one.is_skipped for one in publisher.subscribers()].count(True) == 1

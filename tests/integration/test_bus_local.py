@@ -484,7 +484,9 @@ def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
         assert sum(actor.hear().values()) == messages
         assert shared(node).bytes_total <= 256 << 20
         events.wait(SlowConsumer)
-        assert [event.peer.name for event in events.of(SlowConsumer)] == ["holder"], "once"
+        # On a busy machine the reader may be left behind, too, and catches up.
+        slow = [event.peer.name for event in events.of(SlowConsumer)]
+        assert slow[0] == "holder" and slow.count("holder") == 1
         stopped.signal(signal.SIGCONT)
 
 

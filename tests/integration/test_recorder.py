@@ -234,6 +234,16 @@ def test_forked_child_does_not_keep_the_lock(place: Place, store: Path) -> None:
         os.waitpid(child, 0)
 
 
+def test_forked_child_that_lets_go_leaves_the_lock_to_its_parent(place: Place, store: Path) -> None:
+    with record(place, store):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(StoreError, match="end it first"):
+            record(place, store)
+
+
 def test_next_recorder_goes_on_where_the_last_one_ended(place: Place, store: Path) -> None:
     with place.open("lidar") as node:
         for first in (0, 100, 200):

@@ -113,6 +113,7 @@ def conversion_lock(store: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # A child forked meanwhile has it open, too.
     finally:
         os.close(descriptor)
 

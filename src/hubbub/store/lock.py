@@ -37,6 +37,12 @@ class StoreLock:
     def release(self) -> None:
         """Let another one record; more than once does no harm."""
         if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # A child forked just now may not have let go yet.
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go without unlocking: what a forked child holds is its parent's lock."""
+        if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
@@ -44,7 +50,7 @@ class StoreLock:
 def _forked() -> None:
     """Let go in a forked child, or it would hold the lock when the recorder is long gone."""
     for lock in list(_held):
-        lock.release()
+        lock.forget()
 
 
 os.register_at_fork(after_in_child=_forked)
