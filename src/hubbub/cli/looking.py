@@ -7,15 +7,17 @@ from typing import Annotated
 import typer
 
 import hubbub
-from hubbub.cli.screen import Screen, write_until_the_end
+from hubbub.cli.screen import Screen, refuse_if_nobody_reads, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import plural
 
+_REFRESH_S = 1.0
 WAIT_S = 0.3  # Several times what a node that is there takes to answer.
 
 Wait = Annotated[
     float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
 ]
+Watch = Annotated[bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")]
 Pattern = Annotated[
     str, typer.Argument(metavar="[PATTERN]", help='"*" is one level, a last "..." the rest.')
 ]
@@ -39,6 +41,21 @@ def _show(node: hubbub.Node, wait_s: float, show: Callable[[hubbub.Node, Screen]
     try:
         time.sleep(wait_s)
         return show(node, Screen())
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def look_again(wait_s: float, is_watching: bool, show: Callable[[Screen], bool]) -> int:
+    """Show what there is, once or each second, and return the exit code: 1 if that is nothing."""
+    screen = Screen()
+    try:
+        time.sleep(wait_s)
+        while True:
+            is_anything = show(screen)
+            if not is_watching:
+                return 0 if is_anything else 1
+            time.sleep(_REFRESH_S)
+            refuse_if_nobody_reads()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 

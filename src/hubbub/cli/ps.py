@@ -1,27 +1,18 @@
 """`hubbub ps`: who is on the bus, as a node sees it that has just come and looked around."""
 
-import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import hubbub
-from hubbub.cli.looking import WAIT_S, Wait
+from hubbub.cli.looking import WAIT_S, Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
-from hubbub.cli.screen import (
-    UNKNOWN,
-    Column,
-    Screen,
-    refuse_if_nobody_reads,
-    table,
-    write_until_the_end,
-)
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
+from hubbub.cli.session import open_node
 from hubbub.cli.terminal import plural, print_json
 from hubbub.statistics import PeerStatistics
 
-_REFRESH_S = 1.0
 _ID_DIGITS = 6
 _COLUMNS = (
     Column("name", is_number=False),
@@ -39,9 +30,7 @@ _COLUMNS = (
 
 def ps(
     wait: Wait = WAIT_S,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")
-    ] = False,
+    watch: Watch = False,
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
@@ -53,31 +42,31 @@ def ps(
     Exits with 1 when there are none.
     """
     with open_node(domain, interface, log, peers) as node:
-        code = write_until_the_end(lambda: _look(node, wait, watch, as_json))
+        look = _Look(node, watch, as_json)
+        code = write_until_the_end(lambda: look_again(wait, watch, look.show))
     raise typer.Exit(code)
 
 
-def _look(node: hubbub.Node, wait_s: float, is_watching: bool, as_json: bool) -> int:
-    """Show who is there, once or again and again, and return the exit code."""
-    screen = Screen()
-    was_anybody = True
-    try:
-        time.sleep(wait_s)
-        while True:
-            peers = _present(node)
-            if not peers and was_anybody:
-                screen.note(f"nobody else is in domain {node.domain} on {_channels(node)}")
-            was_anybody = bool(peers)
-            if as_json:
-                print_json({"nodes": [_fields(channel, peer) for channel, peer in peers]})
-            elif peers or (is_watching and screen.is_terminal):
-                _show(screen, [peer for _, peer in peers])
-            if not is_watching:
-                return 0 if peers else 1
-            time.sleep(_REFRESH_S)
-            refuse_if_nobody_reads()
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+class _Look:
+    """Who is there, shown once or again and again; that nobody is, is said once."""
+
+    def __init__(self, node: hubbub.Node, is_watching: bool, as_json: bool) -> None:
+        self._node = node
+        self._is_watching = is_watching
+        self._as_json = as_json
+        self._was_anybody = True
+
+    def show(self, screen: Screen) -> bool:
+        """Show who is there now; False: nobody."""
+        node, peers = self._node, _present(self._node)
+        if not peers and self._was_anybody:
+            screen.note(f"nobody else is in domain {node.domain} on {_channels(node)}")
+        self._was_anybody = bool(peers)
+        if self._as_json:
+            print_json({"nodes": [_fields(channel, peer) for channel, peer in peers]})
+        elif peers or (self._is_watching and screen.is_terminal):
+            _show(screen, [peer for _, peer in peers])
+        return bool(peers)
 
 
 def _present(node: hubbub.Node) -> list[tuple[str, PeerStatistics]]:

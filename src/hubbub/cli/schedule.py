@@ -1,26 +1,18 @@
 """`hubbub schedule`: who makes and wants what how often, and how well that goes."""
 
-import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import hubbub
+from hubbub.cli.looking import Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
-from hubbub.cli.screen import (
-    UNKNOWN,
-    Column,
-    Screen,
-    refuse_if_nobody_reads,
-    table,
-    write_until_the_end,
-)
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
+from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
 
 _WAIT_S = 1.3  # Producers tell what they do each second, once somebody looks on.
-_REFRESH_S = 1.0
 _COLUMNS = (
     Column("subject", is_number=False),
     Column("who", is_number=False),
@@ -36,12 +28,8 @@ _COLUMNS = (
 
 
 def schedule(
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
-    ] = _WAIT_S,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")
-    ] = False,
+    wait: Wait = _WAIT_S,
+    watch: Watch = False,
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,
@@ -53,31 +41,25 @@ def schedule(
     Exits with 1 when there are none.
     """
     with open_node(domain, interface, log, peers) as node, node.schedule() as seen:
-        code = write_until_the_end(lambda: _look(seen, wait, watch, as_json))
+        code = write_until_the_end(
+            lambda: look_again(wait, watch, lambda screen: _show(seen, screen, as_json))
+        )
     raise typer.Exit(code)
 
 
-def _look(seen: hubbub.Schedule, wait_s: float, is_watching: bool, as_json: bool) -> int:
-    screen = Screen()
-    try:
-        time.sleep(wait_s)
-        while True:
-            producers, unserved = seen.producers(), seen.unserved()
-            if as_json:
-                print_json({
-                    "producers": [_producer_fields(one) for one in producers],
-                    "unserved": [_consumer_fields(one) for one in unserved],
-                })  # fmt: skip
-            elif producers or unserved:
-                screen.show(table(_COLUMNS, _rows(producers, unserved), screen.width))
-            else:
-                screen.note("nobody makes or wants samples")
-            if not is_watching:
-                return 0 if producers or unserved else 1
-            time.sleep(_REFRESH_S)
-            refuse_if_nobody_reads()
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+def _show(seen: hubbub.Schedule, screen: Screen, as_json: bool) -> bool:
+    """Show who makes and wants samples now; False: nobody does either."""
+    producers, unserved = seen.producers(), seen.unserved()
+    if as_json:
+        print_json({
+            "producers": [_producer_fields(one) for one in producers],
+            "unserved": [_consumer_fields(one) for one in unserved],
+        })  # fmt: skip
+    elif producers or unserved:
+        screen.show(table(_COLUMNS, _rows(producers, unserved), screen.width))
+    else:
+        screen.note("nobody makes or wants samples")
+    return bool(producers or unserved)
 
 
 def _rows(
@@ -103,11 +85,7 @@ def _consumer_row(one: hubbub.ScheduledConsumer, role: str) -> tuple[str, ...]:
 
 def _producer_fields(one: hubbub.ScheduledProducer) -> dict[str, Any]:
     return {
-        "subject": one.subject,
-        "data_type": one.data_type,
-        "source": one.source.name,
-        "source_id": one.source.id.hex(),
-        "port": one.port,
+        **_end_fields(one),
         "schedule": one.schedule,
         "tick_ms": one.tick_ms,
         "granted_ms": one.granted_ms,
@@ -120,12 +98,19 @@ def _producer_fields(one: hubbub.ScheduledProducer) -> dict[str, Any]:
 
 def _consumer_fields(one: hubbub.ScheduledConsumer) -> dict[str, Any]:
     return {
+        **_end_fields(one),
+        "period_ms": one.period_ms,
+        "served": one.served,
+        "missed": one.missed,
+    }
+
+
+def _end_fields(one: hubbub.ScheduledProducer | hubbub.ScheduledConsumer) -> dict[str, Any]:
+    """Return what both ends of a time-triggered topic have."""
+    return {
         "subject": one.subject,
         "data_type": one.data_type,
         "source": one.source.name,
         "source_id": one.source.id.hex(),
         "port": one.port,
-        "period_ms": one.period_ms,
-        "served": one.served,
-        "missed": one.missed,
     }

@@ -41,18 +41,26 @@ MESSAGES: Final = pa.schema(
     ]
 )
 
+# What every row has that is not a message, and how a node is named in it.
+_ROW: Final = (
+    ("recorder", pa.string()),
+    ("number", pa.int64()),
+    ("time_ns", pa.int64()),
+    ("time", TIMESTAMP),
+)
+_NODE: Final = (
+    ("node_name", pa.string()),
+    ("node_id", pa.string()),
+    ("incarnation", pa.int64()),
+)
+
 # What the bus reported: joins, leaves, gaps, repairs, slow consumers; and what the recorder itself
 # could not keep (`RecorderLost`), so that its losses are never taken for losses of the bus.
 EVENTS: Final = pa.schema(
     [
-        ("recorder", pa.string()),
-        ("number", pa.int64()),
-        ("time_ns", pa.int64()),
-        ("time", TIMESTAMP),
+        *_ROW,
         ("kind", pa.string()),  # Name of the event's class.
-        ("node_name", pa.string()),  # Whom it is about.
-        ("node_id", pa.string()),
-        ("incarnation", pa.int64()),
+        *_NODE,  # Whom it is about.
         ("subject", pa.string()),
         ("first_sequence", pa.int64()),
         ("last_sequence", pa.int64()),
@@ -64,13 +72,8 @@ EVENTS: Final = pa.schema(
 # Who publishes and wants what, each time that it changes.
 ANNOUNCEMENTS: Final = pa.schema(
     [
-        ("recorder", pa.string()),
-        ("number", pa.int64()),
-        ("time_ns", pa.int64()),
-        ("time", TIMESTAMP),
-        ("node_name", pa.string()),
-        ("node_id", pa.string()),
-        ("incarnation", pa.int64()),
+        *_ROW,
+        *_NODE,
         ("host", pa.string()),
         ("pid", pa.int32()),
         ("link", pa.string()),
@@ -84,13 +87,8 @@ ANNOUNCEMENTS: Final = pa.schema(
 # Counters of the recorder's node, each second: of itself (no node named), and of each peer.
 COUNTERS: Final = pa.schema(
     [
-        ("recorder", pa.string()),
-        ("number", pa.int64()),
-        ("time_ns", pa.int64()),
-        ("time", TIMESTAMP),
-        ("node_name", pa.string()),
-        ("node_id", pa.string()),
-        ("incarnation", pa.int64()),
+        *_ROW,
+        *_NODE,
         ("link", pa.string()),
         ("name", pa.string()),
         ("value", pa.int64()),  # Since the recorder began: it only grows.
