@@ -231,6 +231,7 @@ JOURNAL_FORGET_BYTES: Final = 8 << 20  # Larger groups do not stay in memory.
 JOURNAL_SPLIT_BYTES: Final = 128 << 20
 JOURNAL_SPLIT_BYTES_MIN: Final = 64 << 10
 JOURNAL_SPLIT_BYTES_MAX: Final = 1 << 30  # With the largest message it still fits 32 bits.
+JOURNAL_SPLIT_ROWS: Final = 1 << 20  # Messages of a segment, and so rows of one file of Parquet.
 JOURNAL_SPLIT_S: Final = 2.0  # Readers of Parquet see a message so much later, at most.
 RECORDER_QUEUE_BYTES: Final = 128 << 20
 RECORDER_QUEUE_BYTES_MIN: Final = 1 << 20

@@ -75,11 +75,11 @@ class Recorder(Closing):
     `node` is an open node, or options for `hubbub.open`, whose node then ends with the recorder.
     Publishers never wait for the disk: `queue_bytes` of messages may wait for it here.
 
-    A segment of the journal is closed when it has `split_size` bytes, or after `split_time` seconds
-    if messages are in it; then a process of low priority turns it into Parquet files, unless
-    `convert` is False. With `quota` bytes the oldest data goes when the store is larger. With `pre`
-    seconds nothing is written until `trigger()` is called: then what came in the last `pre` seconds
-    is, and all that follows.
+    A segment of the journal is closed when it has `split_size` bytes or a million messages, or
+    after `split_time` seconds if messages are in it; then a process of low priority turns it into
+    Parquet files, unless `convert` is False. With `quota` bytes the oldest data goes when the store
+    is larger. With `pre` seconds nothing is written until `trigger()` is called: then what came in
+    the last `pre` seconds is, and all that follows.
     """
 
     def __init__(

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from hubbub.limits import (
     JOURNAL_FORGET_BYTES,
     JOURNAL_PREALLOCATED_BYTES_MIN,
+    JOURNAL_SPLIT_ROWS,
     JOURNAL_WRITE_BYTES,
 )
 from hubbub.store import records
@@ -68,6 +69,7 @@ class Journal:
         *,
         split_bytes: int,
         split_ns: int,
+        split_rows: int = JOURNAL_SPLIT_ROWS,
         clock: Callable[[], int],
         disk: Disk | None = None,
         on_bad: Callable[[int, OSError], None] | None = None,
@@ -82,6 +84,7 @@ class Journal:
         self._disk = disk or Disk()
         self._split_bytes = split_bytes
         self._split_ns = split_ns
+        self._split_rows = split_rows
         self._clock = clock
         self._on_bad = on_bad
         self._group: list[tuple[int, Buffers]] = []
@@ -89,6 +92,7 @@ class Journal:
         self._fd = _NO_FILE
         self._chain = Chain(0)
         self._begin_bytes = 0
+        self._begin_offset = 0
         self._created_ns = 0
         self._has_messages = False
         self.refused: OSError | None = None  # Why the last commit failed.
@@ -176,8 +180,10 @@ class Journal:
             self._open_segment()
 
     def _has_room(self) -> bool:
-        is_fresh = self._chain.position == self._begin_bytes
-        return is_fresh or self._chain.position + self.group_bytes <= self._split_bytes
+        if self._chain.position == self._begin_bytes:
+            return True  # However large the group is, it goes into one segment.
+        size, rows = self._chain.position + self.group_bytes, self._offset - self._begin_offset
+        return size <= self._split_bytes and rows <= self._split_rows
 
     def _write_group(self) -> None:
         position = self._chain.position
@@ -241,6 +247,7 @@ class Journal:
                 self._disk.remove(path)
             raise
         self._begin_bytes = self._chain.synced = self._chain.position
+        self._begin_offset = self.acknowledged
         self._segment = number
         self._has_messages = False
         self._segments += 1

@@ -110,6 +110,21 @@ def test_everything_committed_is_acknowledged_and_there(store: Path) -> None:
     assert all(path.stat().st_size <= 4096 + 20_000 for path in segments(store))
 
 
+def test_segment_holds_no_more_messages_than_a_file_shall_have_rows(store: Path) -> None:
+    start = begin(store).start
+    journal = make_journal(store, start, Disk(), split_bytes=1 << 20, split_rows=10)
+    for _ in range(6):
+        journal.add_run(LABEL, 1, [b"x"] * 4, [5] * 4, 6)
+        assert journal.commit()
+    journal.add_run(LABEL, 1, [b"x"] * 25, [5] * 25, 6)  # What is committed at once stays together.
+    assert journal.close()
+    counts = []
+    for path in segments(store):
+        with open_segment(path) as segment:
+            counts.append(sum(len(one.payloads) for one in segment if isinstance(one, Run)))
+    assert counts == [8, 8, 8, 25]
+
+
 def test_segment_has_its_space_while_it_is_open_and_is_cut_when_closed(store: Path) -> None:
     start = begin(store).start
     journal = make_journal(store, start, Disk(), split_bytes=1 << 20)
