@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hubbub.wire import batch, control, header, timed
+from hubbub.wire import batch, control, header, services, timed
 from hubbub.wire.control import (
     PUBLISHES,
     WANTS_NO_MORE,
@@ -30,6 +30,31 @@ from hubbub.wire.control import (
     Tail,
     Topic,
     Want,
+)
+from hubbub.wire.services import (
+    CHANGE_SERVICE_MANAGER,
+    NOTHING,
+    PING,
+    PUBLISH,
+    RETAIN,
+    SUBSCRIBE_SERVICE,
+    TAKEN,
+    Answer,
+    Copy,
+    Entry,
+    Extra,
+    Kept,
+    Known,
+    ListTaken,
+    Members,
+    Message,
+    Query,
+    Record,
+    Reply,
+    Request,
+    Result,
+    join_ids,
+    service_key,
 )
 from hubbub.wire.timed import (
     ANSWERS,
@@ -127,6 +152,36 @@ _OFFER = Offer(
 _DIRECT = Direct(b"abcdefghijkl", 4, 9, b"ABCDEFGHIJKL", 1, b"stop")
 _CLOCK = ClockExchange(ANSWERS, OTHER, 1, 2**40, 10**18, 10**18 + 500, 20)
 
+_KEY = service_key("hype-news")
+_NODE = b"abcdefghijkl"
+_OTHER_NODE = b"ABCDEFGHIJKL"
+_PLACE = ("10.0.0.7", 7266)
+_SUBSCRIBE = Request(
+    7, 0, 0, _NODE, 2**40, 10**15, 3, 30_000, 0, Message(SUBSCRIBE_SERVICE, _KEY),
+    Extra(_PLACE, "hype-news", b"token"),
+)  # fmt: skip
+_PUBLISH = Request(
+    8, RETAIN, 1, _NODE, 2**40, 5, 0, 0, 0, Message(PUBLISH, _KEY, b"HelloHypeWorld"), NOTHING
+)
+_ENTRIES = [Entry(_NODE, 10**15, True, 1, _PLACE), Entry(_OTHER_NODE, 5, False)]
+_CHANGE_MANAGER = Request(
+    9, 0, 0, _NODE, 2**40, 6, 4, 0, 0,
+    Message(CHANGE_SERVICE_MANAGER, _KEY, join_ids(_OTHER_NODE, [_NODE, _OTHER_NODE])),
+    Extra(name="hype-news", part=1, parts=2, entries=_ENTRIES, last_order=77),
+)  # fmt: skip
+_RECORD = Record(_NODE, "10.0.0.7", 7266, 10**15, 2**40, 1, 3)
+_ANSWERS = ([Answer(7, TAKEN, 4, 77, _OTHER_NODE), Answer(8, 2)], [_RECORD])
+_MEMBERS = Members(PING, 5, _OTHER_NODE, 2**60, [_RECORD])
+_NOTICES = {
+    "result": Result(_KEY, SUBSCRIBE_SERVICE, 10**15, TAKEN, 4, 77),
+    "query": Query(_KEY),
+    "known": Known(_KEY, 1, _OTHER_NODE, True),
+    "copy": Copy(_KEY, "hype-news", 4, 77, 1, 2**31, True, _ENTRIES),
+    "list-taken": ListTaken(_KEY, 4, 5),
+    "reply": Reply(_KEY, 5, b"42"),
+    "kept": Kept(_KEY, 4, 77, _NODE, 2**40, 5, 3_600_000, b"21.5"),
+}
+
 
 def _response(body: bytes) -> Any:
     return timed.decode_response(body, 0, len(body))
@@ -134,6 +189,14 @@ def _response(body: bytes) -> Any:
 
 def _timed(value: Any) -> tuple[bytes, Any, Callable[[bytes], Any]]:
     return timed.encode_timed(value), value, lambda body: timed.decode_timed(type(value), body)
+
+
+def _service(request: Request) -> tuple[bytes, Any, Callable[[bytes], Any]]:
+    return services.encode_request(request), request, services.decode_request
+
+
+def _notice(notice: Any) -> tuple[bytes, Any, Callable[[bytes], Any]]:
+    return services.encode_notice(7, notice), (7, notice), services.decode_notice
 
 
 VECTORS = {
@@ -192,6 +255,21 @@ VECTORS = {
     "offer": Vector(header.OFFER, 0, 0, 0, *_timed(_OFFER)),
     "direct": Vector(header.DIRECT, 0, 0, 0, *_timed(_DIRECT)),
     "clock": Vector(header.CLOCK, 0, 0, 0, timed.encode_clock(_CLOCK), _CLOCK, timed.decode_clock),
+    "service-subscribe": Vector(header.SERVICE, 0, 0, 0, *_service(_SUBSCRIBE)),
+    "service-publish": Vector(header.SERVICE, 0, 0, 0, *_service(_PUBLISH)),
+    "service-change": Vector(header.SERVICE, 0, 0, 0, *_service(_CHANGE_MANAGER)),
+    "answer": Vector(
+        header.ANSWER, 0, 0, 0, services.encode_answers(*_ANSWERS), _ANSWERS,
+        services.decode_answers,
+    ),
+    "members": Vector(
+        header.MEMBERS, 0, 0, 0, services.encode_members(_MEMBERS), _MEMBERS,
+        services.decode_members,
+    ),
+    **{
+        f"notice-{name}": Vector(header.NOTICE, 0, 0, 0, *_notice(notice))
+        for name, notice in _NOTICES.items()
+    },
 }  # fmt: skip
 
 

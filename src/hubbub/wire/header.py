@@ -17,7 +17,8 @@ MAJOR: Final = 1
 MINOR: Final = 0
 VERSION: Final = MAJOR << 4 | MINOR
 
-# Kinds. 16-23 are of time-triggered topics, 24-31 reserved for services, 32-39 for gateways.
+# Kinds. 16-23 are of time-triggered topics, 24-31 of services, 32-39 reserved for
+# gateways.
 DATA: Final = 1
 SEGMENT: Final = 2
 HEARTBEAT: Final = 3
@@ -36,12 +37,16 @@ OFFER: Final = 18
 DIRECT: Final = 19
 CLOCK: Final = 20
 TIMED: Final = range(INTEREST, CLOCK + 1)
+SERVICE: Final = 24
+ANSWER: Final = 25
+NOTICE: Final = 26
+MEMBERS: Final = 27
 
 KIND_NAMES: Final = {
     DATA: "DATA", SEGMENT: "SEGMENT", HEARTBEAT: "HEARTBEAT", STATUS: "STATUS", NAK: "NAK", SKIP:
     "SKIP", LOST: "LOST", HELLO: "HELLO", WANT: "WANT", GRANT: "GRANT", GOODBYE: "GOODBYE",
     CHANGE: "CHANGE", INTEREST: "INTEREST", RESPONSE: "RESPONSE", OFFER: "OFFER", DIRECT: "DIRECT",
-    CLOCK: "CLOCK",
+    CLOCK: "CLOCK", SERVICE: "SERVICE", ANSWER: "ANSWER", NOTICE: "NOTICE", MEMBERS: "MEMBERS",
 }  # fmt: skip
 
 # Flags.
