@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from hubbub.simulation import bugs_timed, list_scenarios, run, run_many
+from hubbub.simulation import bugs_services, bugs_timed, list_scenarios, run, run_many
 from hubbub.simulation.bugs import BUGS, planted
 from hubbub.simulation.scenarios import SCENARIOS
 from hubbub.simulation.stage import Stage
 
-assert bugs_timed  # It enters its bugs, too.
+assert bugs_timed and bugs_services  # They enter their bugs, too.
 
 # So many seeds are enough to find any of the planted bugs.
 SEEDS_TO_FIND_A_BUG = 25

@@ -22,6 +22,11 @@ FEWER = {
     "discovery_large": 1,
     "timed_jitter": 3,
     "timed_flood": 2,
+    "services_crowd": 1,
+    "services_tree": 1,
+    "services_join": 1,
+    "services_leave": 1,
+    "services_managers_crash": 1,
 }
 
 REGRESSIONS = [

@@ -8,7 +8,7 @@ direction. Datagrams between two nodes keep their order unless a fault says othe
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hubbub.limits import MS, US
 from hubbub.protocol.burst import Address, Pipes
@@ -17,7 +17,7 @@ from hubbub.simulation.world import World
 from hubbub.wire.header import DATA, HEARTBEAT, INTEREST, NAK, REPAIR, RESPONSE, SEGMENT, STATUS
 
 if TYPE_CHECKING:
-    from hubbub.simulation.node import SimulatedNode
+    from hubbub.simulation.node import Host, SimulatedNode
 
 KIND_OFFSET: Final = 3
 _FLAGS_OFFSET: Final = 5
@@ -62,8 +62,19 @@ class Faults:
         return bool(self.loss or self.common_loss or self.burst_begin or self.kind_loss)
 
 
+class Station(Protocol):
+    """Whoever sends and hears datagrams."""
+
+    index: int
+    address: Address
+    host: "Host"
+
+    def arrive(self, frame: bytes, source: Address) -> None:
+        """Hear a datagram."""
+
+
 Pair = tuple[int, int]
-Drop = Callable[["SimulatedNode", "SimulatedNode", bytes], bool]
+Drop = Callable[[Any, Any, bytes], bool]  # Sender, target, frame.
 
 
 class Network:
@@ -71,7 +82,7 @@ class Network:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.nodes: dict[Address, SimulatedNode] = {}
+        self.nodes: dict[Address, Station] = {}
         self.pipes = PipeNetwork(world)
         self.faults = Faults()
         self.blocked: set[Pair] = set()  # (from, to), by index: partitions and one-way loss.
@@ -110,7 +121,12 @@ class Network:
             destination = None
         if not source.host.has_group:
             return self.pipes.send_to_all(source, frames, at_ns)
-        targets = self._targets(source, destination)
+        return self.send_to(source, self._targets(source, destination), frames, at_ns)
+
+    def send_to(
+        self, source: Station, targets: list[Station], frames: list[bytes], at_ns: int
+    ) -> int:
+        """Carry frames to some nodes; return when the last one has left."""
         for frame in frames:
             at_ns += int(len(frame) * _NANOSECONDS_PER_BYTE) + _FRAME_GAP_NS
             kind = name_kind(frame)
@@ -122,18 +138,14 @@ class Network:
                     self._carry(source, target, frame, at_ns)
         return at_ns
 
-    def _targets(
-        self, source: "SimulatedNode", destination: Address | None
-    ) -> list["SimulatedNode"]:
+    def _targets(self, source: Station, destination: Address | None) -> list[Station]:
         if destination is not None:
             node = self.nodes.get(destination)
             return [] if node is None else [node]
         others = (node for node in self.nodes.values() if node is not source)
         return [node for node in others if node.host.has_group]
 
-    def _is_lost(
-        self, source: "SimulatedNode", target: "SimulatedNode", frame: bytes, kind: str
-    ) -> bool:
+    def _is_lost(self, source: Station, target: Station, frame: bytes, kind: str) -> bool:
         pair = source.index, target.index
         if pair in self.blocked or (self.drop is not None and self.drop(source, target, frame)):
             return True
@@ -150,9 +162,7 @@ class Network:
                 return True
         return chance(faults.loss) or chance(faults.kind_loss.get(kind, 0))
 
-    def _carry(
-        self, source: "SimulatedNode", target: "SimulatedNode", frame: bytes, at_ns: int
-    ) -> None:
+    def _carry(self, source: Station, target: Station, frame: bytes, at_ns: int) -> None:
         world, faults = self.world, self.faults
         pair = source.index, target.index
         copies = 2 if world.chance(faults.duplicate) else 1

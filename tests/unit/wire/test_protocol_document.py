@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from hubbub import limits
-from hubbub.wire import batch, control, header, timed
+from hubbub.protocol.rendezvous.profile import PROFILES
+from hubbub.protocol.rendezvous.roles import TRANSITIONS
+from hubbub.wire import batch, control, header, services, timed
 from hubbub.wire.control import (
     Change,
     Goodbye,
@@ -67,6 +69,8 @@ def test_flags_and_streams_are_the_constants(title: str) -> None:
         ("tail", control._TAIL),
         ("LOST", control._LOST),
         ("RESPONSE", timed._RESPONSE),
+        ("SERVICE", services._ENVELOPE),
+        ("ANSWER", services._ANSWER),
         ("CLOCK", timed._CLOCK),
     ],
 )
@@ -102,6 +106,17 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
         ("consumer of an interest", Wanted),
         ("OFFER", Offer),
         ("DIRECT", Direct),
+        ("extra of a SERVICE", services.Extra),
+        ("line of a list", services.Entry),
+        ("MEMBERS", services.Members),
+        ("record of a member", services.Record),
+        ("NOTICE 1, result", services.Result),
+        ("NOTICE 2, query", services.Query),
+        ("NOTICE 3, known", services.Known),
+        ("NOTICE 4, copy", services.Copy),
+        ("NOTICE 5, list taken", services.ListTaken),
+        ("NOTICE 6, reply", services.Reply),
+        ("NOTICE 7, kept", services.Kept),
     ],
 )
 def test_fields_of_typed_bodies_are_those_of_the_structs(
@@ -138,3 +153,32 @@ def test_figures_are_the_limits() -> None:
     assert f"at most {limits.WANTS_MAX} consumers" in TEXT
     assert f"{limits.LEASE_MS_MIN // 1000} s or {limits.LEASE_PERIODS} times" in TEXT
     assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT
+
+
+def test_figures_of_services_are_the_limits() -> None:
+    ms, second = limits.MS, limits.SECOND
+    assert f"a lease of {limits.SERVICE_LEASE // second} s" in TEXT
+    assert (
+        f"repeated after {limits.HOP_TIMEOUT // ms} ms, doubling, at most {limits.HOP_TRIES} times"
+        in TEXT
+    )
+    assert f"at most {limits.SERVICE_HOPS_MAX} times, and says so" in TEXT
+    assert f"up to {limits.HELD_REQUESTS_MAX}, and asks those" in TEXT
+    assert f"up to {limits.PULL_NODES_MAX} if they are new" in TEXT
+    assert f"in parts of {limits.LIST_PART_ENTRIES} lines" in TEXT
+    assert f"still comes for {limits.FORWARDER_GRACE // second} s" in TEXT
+    assert f"next {limits.COPIES} nodes hold a copy" in TEXT
+    assert f"{limits.COPY_DELAY // ms} ms, a digest each {limits.COPY_INTERVAL // second} s" in TEXT
+    assert f"up to {limits.DIRECT_FAN_OUT}; beyond that" in TEXT
+    assert f"to be passed on, {limits.TREE_FAN_OUT} at a time" in TEXT
+    assert f"a window of {limits.SEEN_WINDOW:,} numbers" in TEXT
+    fast, seed = PROFILES["fast"], PROFILES["seed"]
+    stable = f"after {fast.stable_ns // second} s (`fast`) or {seed.stable_ns // second} s (`seed`)"
+    assert stable in TEXT
+
+
+def test_table_of_roles_is_that_of_the_machine() -> None:
+    expected = [
+        [role.value, happening.value, then.value] for (role, happening), then in TRANSITIONS.items()
+    ]
+    assert table("role") == expected

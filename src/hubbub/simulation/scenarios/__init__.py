@@ -10,6 +10,8 @@ from hubbub.simulation.scenarios import (
     loss,
     membership,
     register,
+    services,
+    services_defects,
     swarm,
     timed,
     traffic,
@@ -18,6 +20,6 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "isolation", "links", "loss",
-    "membership", "register", "swarm", "timed",
+    "membership", "register", "services", "services_defects", "swarm", "timed",
     "traffic",
 ]  # fmt: skip

@@ -1,0 +1,208 @@
+"""Warm copies: the next two nodes know each list, so a crash costs no more than noticing it.
+
+Under any placement the successor of a manager is the one that comes next, so it is there that a
+copy is of use. A manager sends what has changed, and a digest now and then; who finds that its copy
+differs says so, and gets all of it. A node that finds itself the manager of a service it knows
+nothing of asks the next ones before it says so.
+"""
+
+from collections.abc import Callable, Iterable
+
+from hubbub.limits import (
+    COPIES,
+    COPY_DELAY,
+    COPY_INTERVAL,
+    HAND_OVER_PATIENCE,
+    LIST_PART_ENTRIES,
+    PULL_NODES_MAX,
+    PULL_PATIENCE,
+    SERVICE_LEASE,
+)
+from hubbub.protocol.rendezvous.handover import HandOvers
+from hubbub.protocol.rendezvous.post import Post
+from hubbub.protocol.rendezvous.roles import Happening, Role
+from hubbub.protocol.rendezvous.seat import NEVER
+from hubbub.protocol.rendezvous.service import Pull, Service
+from hubbub.wire.services import (
+    PASSED,
+    TAKEN,
+    UNAVAILABLE,
+    UNKNOWN,
+    Answer,
+    Copy,
+    Entry,
+    Kept,
+    Known,
+    Query,
+)
+
+
+class Copies:
+    """Sends copies of the lists that this node manages, keeps those of others, and finds lists."""
+
+    def __init__(self, post: Post, hand_overs: HandOvers) -> None:
+        self.post = post
+        self.view = post.view
+        self.seat = post.seat
+        self._hand_overs = hand_overs
+
+    # Sending.
+
+    def changed(self, now: int, service: Service) -> None:
+        """Note that a list has changed."""
+        service.copy_ns = min(service.copy_ns, now + COPY_DELAY)
+
+    def look(self, now: int, service: Service) -> None:
+        """Note that other nodes may come next."""
+        if set(self._next(service)) != set(service.copies):
+            service.copy_ns = min(service.copy_ns, now)
+
+    def _next(self, service: Service) -> list[bytes]:
+        ranked = self.view.rank(service.key, COPIES + 1)
+        return [node for node in ranked if node != self.seat.node][:COPIES]
+
+    def update(self, now: int, service: Service) -> None:
+        """Send what those who come next do not know."""
+        service.copy_ns = NEVER if service.is_empty else now + COPY_INTERVAL
+        if service.role is Role.HANDING:
+            return  # What changes is sent with the end of it.
+        listing = service.listing
+        changed = sorted(listing.changed)
+        listing.changed.clear()
+        targets = self._next(service)
+        service.copies = {node: service.copies.get(node, True) for node in targets}
+        for node, needs_all in service.copies.items():
+            service.copies[node] = False
+            self._send(now, service, node, None if needs_all else changed)
+
+    def _send(
+        self, now: int, service: Service, node: bytes, changed: Iterable[bytes] | None
+    ) -> None:
+        """Send a list, or what has changed in it, or only its digest."""
+        listing = service.listing
+        entries: list[Entry] = listing.entries(changed)
+        count, digest = listing.count, listing.digest
+        for at in range(0, len(entries) or 1, LIST_PART_ENTRIES):
+            copy = Copy(
+                service.key, service.name, service.epoch, service.order, count, digest,
+                changed is None, entries[at : at + LIST_PART_ENTRIES],
+            )  # fmt: skip
+            self.post.tell(now, node, copy, self._sent(service))
+        if changed is None and service.kept is not None:
+            self.post.tell(now, node, service.kept)
+
+    def _sent(self, service: Service) -> Callable[[int, bytes, Answer | None], None]:
+        def done(now: int, node: bytes, answer: Answer | None) -> None:
+            is_wrong = answer is None or answer.status == UNKNOWN
+            if is_wrong and node in service.copies and self.view.is_present(node):
+                service.copies[node] = True
+                self.changed(now, service)
+
+        return done
+
+    def keep(self, now: int, service: Service) -> None:
+        """Send a value that is kept to those who hold copies."""
+        for node in service.copies:
+            if service.kept is not None:
+                self.post.tell(now, node, service.kept)
+
+    # Keeping.
+
+    def take(self, now: int, sender: bytes, copy: Copy, service: Service) -> int:
+        """Take what a manager sends of its list; return the status of the answer."""
+        is_changed = service.listing.merge(now, copy.entries)
+        service.name = service.name or copy.name
+        if service.role in (Role.PULLING, Role.MANAGING, Role.HANDING):
+            if is_changed:
+                self.changed(now, service)
+            if service.role is Role.PULLING:
+                service.epoch = max(service.epoch, copy.epoch)
+                service.order = max(service.order, copy.order)
+            return PASSED if service.is_served else TAKEN
+        if copy.epoch < service.epoch:
+            return PASSED  # Of one who was the manager before.
+        service.happen(Happening.COPIED)
+        service.epoch, service.order = copy.epoch, max(service.order, copy.order)
+        service.manager = sender
+        member = self.view.members.get(sender)
+        service.manager_life = 0 if member is None else member.life
+        if service.role is Role.COPY:
+            service.until_ns = now + SERVICE_LEASE
+        service.listing.changed.clear()
+        is_same = (service.listing.count, service.listing.digest) == (copy.count, copy.digest)
+        return TAKEN if is_same or copy.is_full else UNKNOWN
+
+    def take_kept(self, now: int, kept: Kept, service: Service) -> None:
+        """Take the value that a service keeps, if it is newer than ours."""
+        if service.kept is None or (kept.epoch, kept.order) > (
+            service.kept.epoch, service.kept.order,
+        ):  # fmt: skip
+            service.kept = kept
+            service.kept_until_ns = now + kept.lease_ms * 1_000_000
+
+    # Finding.
+
+    def pull(self, now: int, service: Service) -> bool:
+        """Ask those who come next for a list; False: there is nobody."""
+        ranked = self.view.rank(service.key, COPIES + 1, is_settled=False)
+        nodes = {node for node in ranked if node != self.seat.node}
+        service.pull = Pull(nodes, set(nodes), now + PULL_PATIENCE) if nodes else None
+        for node in sorted(nodes):
+            self._ask(now, service, node)
+        return bool(nodes)
+
+    def _ask(self, now: int, service: Service, node: bytes) -> None:
+        def done(then: int, node: bytes, answer: Answer | None) -> None:
+            if answer is None and service.pull is not None:
+                service.pull.waiting.discard(node)
+
+        self.post.tell(now, node, Query(service.key), done)
+
+    def _ask_further(self, now: int, service: Service, pull: Pull) -> None:
+        """Ask one more: one that has just come may stand between the manager and us."""
+        ranked = self.view.rank(service.key, PULL_NODES_MAX, is_settled=False)
+        pull.asked.add(self.seat.node)
+        node = next((node for node in ranked if node not in pull.asked), None)
+        if node is not None:
+            pull.asked.add(node)
+            pull.waiting.add(node)
+            self._ask(now, service, node)
+
+    def answer(self, now: int, asker: bytes, key: bytes, service: Service | None) -> None:
+        """Tell somebody who seems to be a manager what we know of the service."""
+        status, manager = UNAVAILABLE, self.seat.node
+        if service is None or service.role in (Role.ABSENT, Role.PULLING):
+            pass
+        elif service.is_served:
+            status = PASSED
+            if self.view.is_closer(key, asker, self.seat.node):
+                manager = asker  # The list is coming.
+                if service.role is Role.MANAGING:
+                    self._hand_overs.start(now, service, asker)
+        elif service.manager not in (None, asker) and self.view.is_present(service.manager or b""):
+            status, manager = PASSED, service.manager or manager
+        else:
+            self._send(now, service, asker, None)
+        self.post.tell(now, asker, Known(key, status, manager, self.view.is_sure))
+
+    def take_known(self, now: int, sender: bytes, known: Known, service: Service) -> bytes | None:
+        """Hear what somebody knows; return who is the manager, if it is closer than we are."""
+        pull = service.pull
+        if pull is None:
+            return None
+        pull.waiting.discard(sender)
+        if known.status != PASSED:
+            if not known.is_sure:
+                self._ask_further(now, service, pull)
+            return None
+        manager = known.manager
+        if manager == self.seat.node:
+            pull.waiting.add(manager)  # The list comes by itself.
+            pull.until_ns = max(pull.until_ns, now + HAND_OVER_PATIENCE)
+        elif self.view.is_closer(service.key, manager, self.seat.node):
+            return manager if self.view.is_present(manager) else None
+        elif manager not in pull.asked:
+            pull.asked.add(manager)
+            pull.waiting.add(manager)
+            self._ask(now, service, manager)
+        return None

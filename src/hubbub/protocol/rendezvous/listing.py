@@ -1,0 +1,141 @@
+"""Who subscribes to one service, until when, and who did until lately.
+
+Every change by a subscriber has a stamp that only grows, so lists can be put together in any order:
+the newer stamp counts, and of the same stamp the end. A line that has ended stays for a lease, so
+that a request which was overtaken cannot bring it back.
+"""
+
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+from hubbub.limits import SERVICE_LEASE, SUBSCRIBERS_MAX
+from hubbub.protocol.rendezvous.seat import NEVER, Place
+from hubbub.wire.services import ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
+
+
+class Line:
+    """One subscriber, or one that was."""
+
+    __slots__ = ("expires_ns", "flags", "is_in", "node", "place", "stamp")
+
+    def __init__(
+        self, node: bytes, stamp: int, is_in: bool, flags: int, place: Place | None, expires_ns: int
+    ) -> None:
+        self.node = node
+        self.stamp = stamp
+        self.is_in = is_in
+        self.flags = flags & ENTRY_FLAGS
+        self.place = place
+        self.expires_ns = expires_ns
+
+    def entry(self) -> Entry:
+        """Return the line as it is sent."""
+        return Entry(self.node, self.stamp, self.is_in, self.flags, self.place)
+
+
+class Listing:
+    """The list of one service."""
+
+    def __init__(self) -> None:
+        self.lines: dict[bytes, Line] = {}
+        self.count = 0  # Of those who subscribe.
+        self.changed: set[bytes] = set()  # Whose lines copies do not know yet.
+        self.expires_ns = NEVER
+
+    def __iter__(self) -> Iterator[Line]:
+        return (line for line in self.lines.values() if line.is_in)
+
+    def find(self, node: bytes) -> Line | None:
+        """Return the line of a subscriber."""
+        line = self.lines.get(node)
+        return line if line is not None and line.is_in else None
+
+    def subscribe(
+        self, now: int, node: bytes, stamp: int, flags: int, place: Place | None, lease_ns: int
+    ) -> tuple[int, bool]:
+        """Enter or renew a subscriber; return the status, and whether it is new."""
+        line = self.lines.get(node)
+        expires_ns = now + lease_ns
+        if line is not None and (stamp < line.stamp or (stamp == line.stamp and not line.is_in)):
+            return STALE, False
+        if line is None and len(self.lines) >= SUBSCRIBERS_MAX:
+            return FULL, False
+        is_new = line is None or not line.is_in
+        if line is None or line.stamp != stamp or line.place != place:
+            self._enter(Line(node, stamp, True, flags, place, expires_ns))
+        else:
+            line.expires_ns = max(line.expires_ns, expires_ns)
+        return TAKEN, is_new
+
+    def unsubscribe(self, now: int, node: bytes, stamp: int) -> int:
+        """End a subscription; that of one who is not known is remembered as well."""
+        line = self.lines.get(node)
+        if line is not None and (stamp < line.stamp or (stamp == line.stamp and line.is_in)):
+            return STALE
+        if line is None and len(self.lines) >= SUBSCRIBERS_MAX:
+            return FULL
+        if line is None or line.stamp < stamp:
+            self._enter(Line(node, stamp, False, 0, None, now + SERVICE_LEASE))
+        return TAKEN
+
+    def drop(self, now: int, node: bytes) -> bool:
+        """End the line of one that is gone, or has forgotten us."""
+        line = self.find(node)
+        if line is None:
+            return False
+        self._enter(Line(node, line.stamp, False, 0, None, now + SERVICE_LEASE))
+        return True
+
+    def merge(self, now: int, entries: Iterable[Entry]) -> bool:
+        """Take the lines of another list; True: something was new."""
+        is_changed = False
+        for entry in entries:
+            line = self.lines.get(entry.node)
+            known = (-1, False) if line is None else (line.stamp, not line.is_in)
+            if (entry.stamp, not entry.is_in) > known and len(self.lines) < SUBSCRIBERS_MAX:
+                place = None if entry.place is None else (entry.place[0], entry.place[1])
+                expires_ns = now + SERVICE_LEASE
+                self._enter(
+                    Line(entry.node, entry.stamp, entry.is_in, entry.flags, place, expires_ns)
+                )
+                is_changed = True
+        return is_changed
+
+    def renew_all(self, now: int) -> None:
+        """Give everybody a whole lease: who kept the list before us is not there to tell."""
+        for line in self.lines.values():
+            line.expires_ns = max(line.expires_ns, now + SERVICE_LEASE)
+
+    def expire(self, now: int) -> list[bytes]:
+        """End what was not renewed; return who that was."""
+        ended: list[bytes] = []
+        if now < self.expires_ns:
+            return ended
+        for line in list(self.lines.values()):
+            if line.expires_ns <= now and line.is_in:
+                self.drop(now, line.node)
+                ended.append(line.node)
+            elif line.expires_ns <= now:
+                del self.lines[line.node]
+        self.expires_ns = min((one.expires_ns for one in self.lines.values()), default=NEVER)
+        return ended
+
+    def entries(self, nodes: Iterable[bytes] | None = None) -> list[Entry]:
+        """Return all lines as they are sent, or those of some."""
+        wanted = self.lines if nodes is None else nodes
+        return [self.lines[node].entry() for node in wanted if node in self.lines]
+
+    @property
+    def digest(self) -> int:
+        """Return what is the same for all who know the same subscribers."""
+        total = 0
+        for line in self:
+            total ^= crc32(line.node + line.stamp.to_bytes(8, "big"))
+        return total
+
+    def _enter(self, line: Line) -> None:
+        before = self.lines.get(line.node)
+        self.count += line.is_in - (before is not None and before.is_in)
+        self.lines[line.node] = line
+        self.changed.add(line.node)
+        self.expires_ns = min(self.expires_ns, line.expires_ns)

@@ -1,0 +1,548 @@
+"""Look after services: those whose key is closest to ours, as far as we know.
+
+A request that comes to the wrong node is passed on to one that is strictly closer, and whoever
+asked is told; so requests cannot go in circles, and none is dropped without a word. One that comes
+before the list does is held. Everything that a subscriber asked for carries a stamp, everything
+published an id: what is done twice is done once.
+
+Invariants: at most one node of a component that agrees on who is there serves a service; epochs
+only grow; what is acknowledged as taken is in the list.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from hubbub.limits import (
+    BARE_LEASE,
+    HELD_REQUESTS_MAX,
+    MS,
+    ORDER_LEAP,
+    RETAIN_MS,
+    SERVICE_HOPS_MAX,
+    SERVICE_LEASE,
+    SERVICES_MAX,
+)
+from hubbub.protocol.rendezvous.copies import Copies
+from hubbub.protocol.rendezvous.handover import HandOvers
+from hubbub.protocol.rendezvous.post import Post
+from hubbub.protocol.rendezvous.roles import Happening, Role
+from hubbub.protocol.rendezvous.seat import NEVER
+from hubbub.protocol.rendezvous.service import Service
+from hubbub.protocol.rendezvous.spread import Spread, make_info
+from hubbub.wire.services import (
+    ANYCAST,
+    BARE,
+    FULL,
+    INFO,
+    LOOPED,
+    NO_LOCAL,
+    NOBODY,
+    PASSED,
+    PUBLISH,
+    REFUSED,
+    RETAIN,
+    STALE,
+    SUBSCRIBE_SERVICE,
+    TAKEN,
+    UNAVAILABLE,
+    UNSUBSCRIBE_SERVICE,
+    Answer,
+    Copy,
+    Extra,
+    Kept,
+    Known,
+    ListTaken,
+    Message,
+    Request,
+    Result,
+)
+
+_NOTHING_MAX: Final = 4096
+_NOTHING_NS: Final = 1000 * MS  # So long it is believed that nobody knows a service.
+
+
+class Own(Protocol):
+    """The client of this node, as its manager knows it: served without any frame."""
+
+    def deliver(self, now: int, info: Request) -> Answer:
+        """Take a message."""
+
+    def settle(self, now: int, key: bytes, type: int, sequence: int, answer: Answer) -> None:
+        """Hear what became of a request that was held."""
+
+    def manager_changed(
+        self, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
+    ) -> None:
+        """Hear of a new manager."""
+
+
+class Manager:
+    """All services of which this node is more than a subscriber."""
+
+    def __init__(self, post: Post) -> None:
+        self.post = post
+        self.seat = post.seat
+        self.view = post.view
+        self.services: dict[bytes, Service] = {}
+        self.own: Own  # Set by who joins the two.
+        self.hand_overs = HandOvers(post, self._begun, self._manager_changed)
+        self.copies = Copies(post, self.hand_overs)
+        self.spread = Spread(post, self._forgotten)
+        self.due_ns = NEVER
+        self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
+
+    # Requests.
+
+    def take(self, now: int, request: Request) -> Answer:
+        """Take a request of ours or of another node, and say what became of it so far."""
+        answer = self._take(now, request)
+        self._plan(request.message.key)
+        return answer
+
+    def _plan(self, key: bytes) -> None:
+        """Note when a service that something happened to is due."""
+        service = self.services.get(key)
+        if service is not None and service.due_ns < self.due_ns:
+            self.due_ns = service.due_ns
+
+    def _take(self, now: int, request: Request) -> Answer:
+        key = request.message.key
+        service = self.services.get(key)
+        target = self._route(key, service)
+        if target is not None:
+            return self._pass(now, request, target)
+        if self.view.closest(key) is None:
+            return self._answer(now, request, None, UNAVAILABLE)
+        if service is None or service.role in (Role.ABSENT, Role.PULLING):
+            return self._hold(now, service, request)
+        if not service.is_served:
+            self._take_over(now, service, Happening.ASKED)
+        return self._serve(now, service, request)
+
+    def _route(self, key: bytes, service: Service | None) -> bytes | None:
+        """Return who is to have a request; None: we do."""
+        if service is not None and service.is_served:
+            return None
+        best = self.view.closest(key)
+        manager = None if service is None else service.manager
+        if service is not None and manager is not None and self._is_alive(service):
+            is_forwarder = service.role is Role.FORWARDING
+            if is_forwarder or self.view.is_closer(key, manager, best or self.seat.node):
+                return manager
+        return best if best != self.seat.node else None
+
+    def _is_alive(self, service: Service) -> bool:
+        """Tell whether the manager that we know of is there, in the same life."""
+        member = self.view.members.get(service.manager or NOBODY)
+        if member is None or not member.is_present:
+            return False
+        return not service.manager_life or member.life == service.manager_life
+
+    def _pass(self, now: int, request: Request, target: bytes) -> Answer:
+        """Pass a request on to a closer node."""
+        if request.hops >= SERVICE_HOPS_MAX:
+            self.seat.counters["looped"] += 1
+            return Answer(request.hop, LOOPED)
+        self.seat.counters["passed"] += 1
+        passed = request._replace(hops=request.hops + 1)
+
+        def done(now: int, node: bytes, answer: Answer | None) -> None:
+            if answer is None and self._route(passed.message.key, self._get(passed)) != target:
+                self.take(now, passed)  # Else the origin asks again.
+
+        self.post.send(now, target, passed, done)
+        return Answer(request.hop, PASSED, 0, 0, target)
+
+    def _get(self, request: Request) -> Service | None:
+        return self.services.get(request.message.key)
+
+    def _hold(self, now: int, service: Service | None, request: Request) -> Answer:
+        """Hold a request until it is known whether there is a list somewhere."""
+        key = request.message.key
+        is_publish = request.message.type == PUBLISH
+        if is_publish and self._nothing.get(key, 0) > now and not request.flags & RETAIN:
+            return self._answer(now, request, None, UNAVAILABLE)
+        if service is None:
+            if len(self.services) >= SERVICES_MAX:
+                return self._answer(now, request, None, FULL)
+            service = self.services[key] = Service(key)
+        if service.role is Role.ABSENT:
+            service.happen(Happening.ASKED)
+            if not self.copies.pull(now, service):
+                service.held.append(request)
+                return self._end_pull(now, service) or Answer(request.hop, PASSED)
+        if len(service.held) >= HELD_REQUESTS_MAX:
+            return self._answer(now, request, None, FULL)
+        service.held.append(request._replace(hops=max(1, request.hops)))
+        return Answer(request.hop, PASSED)
+
+    def _end_pull(self, now: int, service: Service) -> Answer | None:
+        """Begin to manage a service, or let it be; return the last answer to what was held."""
+        service.pull = None
+        wanted = any(one.message.type == SUBSCRIBE_SERVICE for one in service.held)
+        is_kept = any(one.flags & RETAIN for one in service.held)
+        if wanted or is_kept or service.listing.lines:
+            service.happen(Happening.FOUND_NOBODY)
+            service.epoch += 1
+            service.order += ORDER_LEAP if service.listing.count else 0
+            service.listing.renew_all(now)
+            if service.listing.count:
+                self.hand_overs.announce(now, service, self.seat.node)
+            return self._begun(now, service)
+        held, service.held = service.held, []
+        self._give_up(service)
+        if len(self._nothing) >= _NOTHING_MAX:
+            self._nothing.clear()
+        self._nothing[service.key] = now + _NOTHING_NS
+        answer = None
+        for request in held:
+            answer = self._answer(now, request, None, UNAVAILABLE)
+        return answer
+
+    def _begun(self, now: int, service: Service) -> Answer | None:
+        """Serve what was held, now that we are the manager."""
+        service.pull = None
+        service.until_ns = NEVER
+        service.manager = None
+        service.copies.clear()
+        self._drop_gone(now, service)
+        self._nothing.pop(service.key, None)
+        self.copies.changed(now, service)
+        held, service.held = service.held, []
+        answer = None
+        for request in held:
+            answer = self._serve(now, service, request)
+        return answer
+
+    def _take_over(self, now: int, service: Service, happening: Happening) -> None:
+        """Manage a service whose list we have a copy of."""
+        if service.happen(happening):
+            self.seat.counters["taken_over"] += 1
+            service.epoch += 1
+            service.order += ORDER_LEAP
+            service.listing.renew_all(now)
+            self._begun(now, service)
+            self.hand_overs.announce(now, service, self.seat.node)
+
+    def _serve(self, now: int, service: Service, request: Request) -> Answer:
+        """Do what is asked."""
+        action, serve = _SERVE[request.message.type]
+        name = service.name or request.extra.name
+        credentials = request.extra.credentials
+        if not self.seat.policy(action, service.key, name, request.origin, credentials):
+            self.seat.counters["refused"] += 1
+            self._drop_if_unused(service)
+            return self._answer(now, request, service, REFUSED)
+        service.name = name
+        status, number = serve(self, now, service, request)
+        return self._answer(now, request, service, status, number)
+
+    def _answer(
+        self, now: int, request: Request, service: Service | None, status: int, number: int = 0
+    ) -> Answer:
+        """Answer a request; one that came by others, or was held, by a notice to its origin."""
+        epoch = 0 if service is None else service.epoch
+        answer = Answer(request.hop, status, epoch, number, self.seat.node)
+        if not request.hops or request.flags & BARE:
+            return answer
+        key, type = request.message.key, request.message.type
+        if request.origin == self.seat.node:
+            self.own.settle(now, key, type, request.sequence, answer)
+        else:
+            result = Result(key, type, request.sequence, status, epoch, number)
+            self.post.tell(now, request.origin, result, place=request.extra.place)
+        return answer
+
+    def _subscribe(self, now: int, service: Service, request: Request) -> tuple[int, int]:
+        lease_ns = request.lease_ms * MS or SERVICE_LEASE
+        if request.flags & BARE:
+            lease_ns = BARE_LEASE
+        if request.epoch > service.epoch:
+            service.epoch = request.epoch + 1  # It knew a manager that we never heard of.
+        listing = service.listing
+        status, is_new = listing.subscribe(
+            now, request.origin, request.sequence, request.flags, request.extra.place, lease_ns
+        )
+        if status == STALE:
+            return status, listing.lines[request.origin].stamp
+        if listing.changed:
+            self.copies.changed(now, service)
+        if is_new and service.kept is not None:
+            self._send_kept(now, service, request.origin)
+        return status, service.order
+
+    def _unsubscribe(self, now: int, service: Service, request: Request) -> tuple[int, int]:
+        status = service.listing.unsubscribe(now, request.origin, request.sequence)
+        if status == STALE:
+            return status, service.listing.lines[request.origin].stamp
+        self.copies.changed(now, service)
+        return status, service.listing.count
+
+    def _publish(self, now: int, service: Service, request: Request) -> tuple[int, int]:
+        if request.flags & ANYCAST:
+            return self._ask_one(now, service, request)
+        count = service.listing.count
+        if not count and not request.flags & RETAIN:
+            return UNAVAILABLE, 0
+        if not service.seen.is_new((request.origin, request.incarnation), request.sequence):
+            return TAKEN, count
+        service.order += 1
+        if request.flags & RETAIN:
+            self._keep(now, service, request)
+        info = make_info(service, request._replace(flags=request.flags & ~RETAIN))
+        lines = [
+            line
+            for line in service.listing
+            if not (line.flags & NO_LOCAL and line.node == request.origin)
+        ]
+        if any(line.node == self.seat.node for line in lines):
+            self.own.deliver(now, info)
+        self.spread.send(now, lines, info)
+        return TAKEN if count else UNAVAILABLE, count
+
+    def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
+        place = self.view.place_of(request.origin) or request.extra.place
+        info = make_info(service, request, Extra(place=place))
+
+        def own() -> bool:
+            return self.own.deliver(now, info).status == TAKEN
+
+        def failed(then: int) -> None:
+            late = request._replace(hops=max(1, request.hops))
+            self._answer(then, late, service, UNAVAILABLE)
+
+        self.spread.ask_one(now, service, info, own, failed)
+        return TAKEN, service.listing.count
+
+    # Values that are kept.
+
+    def _keep(self, now: int, service: Service, request: Request) -> None:
+        service.kept = Kept(
+            service.key, service.epoch, service.order, request.origin, request.incarnation,
+            request.sequence, RETAIN_MS, request.message.rest,
+        )  # fmt: skip
+        service.kept_until_ns = now + RETAIN_MS * MS
+        self.copies.keep(now, service)
+        self.copies.changed(now, service)
+
+    def _send_kept(self, now: int, service: Service, node: bytes) -> None:
+        """Send the last value to somebody who is new."""
+        kept, line = service.kept, service.listing.find(node)
+        assert kept is not None and line is not None
+        message = Message(INFO, service.key, kept.payload)
+        info = Request(
+            0, RETAIN, 0, kept.origin, kept.incarnation, kept.sequence, service.epoch, 0,
+            kept.order, message, Extra(),
+        )  # fmt: skip
+        if node == self.seat.node:
+            self.own.deliver(now, info)
+        else:
+            self.spread.send(now, [line], info)
+
+    # What others tell.
+
+    def take_list(self, now: int, sender: bytes, request: Request) -> None:
+        """Take a part of a list that we are to manage."""
+        service = self._open(request.message.key)
+        if service is not None:
+            if service.role is Role.ABSENT:
+                service.until_ns = now + SERVICE_LEASE
+            self.hand_overs.take(now, sender, request, service)
+            self._look_at(now, service)
+            self._plan(service.key)
+
+    def take_copy(self, now: int, sender: bytes, copy: Copy) -> int:
+        """Take a copy of a list, or what has changed in it."""
+        service = self._open(copy.key)
+        if service is None:
+            return FULL
+        status = self.copies.take(now, sender, copy, service)
+        if service.is_served:
+            self._drop_gone(now, service)
+        is_closer = self.view.is_closer(copy.key, sender, self.seat.node)
+        if service.role is Role.MANAGING and is_closer and now >= service.retry_ns:
+            self.hand_overs.start(now, service, sender)  # Two manage it, and it is the right one.
+        self._plan(copy.key)
+        return status
+
+    def take_kept(self, now: int, kept: Kept) -> int:
+        """Take the value that a service keeps."""
+        service = self._open(kept.key)
+        if service is not None:
+            if service.role is Role.ABSENT:
+                service.until_ns = now + SERVICE_LEASE  # The list is on its way.
+            self.copies.take_kept(now, kept, service)
+            self._plan(kept.key)
+        return TAKEN
+
+    def take_known(self, now: int, sender: bytes, known: Known) -> None:
+        """Hear what one who was asked knows of a service."""
+        service = self.services.get(known.key)
+        if service is None:
+            return
+        manager = self.copies.take_known(now, sender, known, service)
+        if manager is not None:
+            self._pass_held(now, service, manager)
+        elif service.pull is not None and not service.pull.waiting:
+            self._end_pull(now, service)
+        self._plan(known.key)
+
+    def take_list_taken(self, now: int, sender: bytes, taken: ListTaken) -> None:
+        """Hear that the new manager has the list."""
+        service = self.services.get(taken.key)
+        if service is not None:
+            self.hand_overs.finish(now, sender, taken, service)
+            self._plan(taken.key)
+
+    def answer_query(self, now: int, sender: bytes, key: bytes) -> None:
+        """Tell one who seems to be a manager what we know."""
+        self.copies.answer(now, sender, key, self.services.get(key))
+        self._plan(key)
+
+    def _open(self, key: bytes) -> Service | None:
+        service = self.services.get(key)
+        if service is None and len(self.services) < SERVICES_MAX:
+            service = self.services[key] = Service(key)
+        return service
+
+    def _forgotten(self, now: int, key: bytes, node: bytes, stamp: int) -> None:
+        """Hear that a subscriber knows nothing of it: it was started anew, or has left."""
+        service = self.services.get(key)
+        line = None if service is None else service.listing.find(node)
+        if service is not None and line is not None and line.stamp <= stamp:
+            service.listing.drop(now, node)
+            self.copies.changed(now, service)
+            self._plan(key)
+
+    def _manager_changed(
+        self, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
+    ) -> None:
+        self.own.manager_changed(now, key, sender, manager, epoch)
+
+    # Who is there, and time.
+
+    def look(self, now: int) -> None:
+        """Look again who is closest to what: members have come or gone."""
+        for service in list(self.services.values()):
+            self._look_at(now, service)
+        self._plan_all()
+
+    def _plan_all(self) -> None:
+        self.due_ns = min((service.due_ns for service in self.services.values()), default=NEVER)
+
+    def _look_at(self, now: int, service: Service) -> None:
+        best = self.view.closest(service.key)
+        if service.role is Role.PULLING and best not in (None, self.seat.node):
+            assert best is not None
+            self._pass_held(now, service, best)
+        elif service.role is Role.HANDING:
+            self._check_hand_over(now, service)
+        elif service.role is Role.MANAGING and best == self.seat.node:
+            self.copies.look(now, service)
+        elif service.role is Role.MANAGING and best is not None:
+            self._give_away(now, service, best)
+        elif best == self.seat.node and service.role in (Role.COPY, Role.FORWARDING):
+            self._inherit(now, service)
+
+    def _inherit(self, now: int, service: Service) -> None:
+        """Manage what nobody manages any more, unless nobody wants it."""
+        if self._is_alive(service):
+            return
+        if service.is_empty:
+            service.until_ns = min(service.until_ns, now)
+        else:
+            self._take_over(now, service, Happening.CLOSER_WENT)
+
+    def _check_hand_over(self, now: int, service: Service) -> None:
+        hand_over = service.hand_over
+        if hand_over is not None and not self.view.is_present(hand_over.target):
+            self.hand_overs.give_up(now, service, Happening.CLOSER_WENT)
+            self._look_at(now, service)
+
+    def _give_away(self, now: int, service: Service, best: bytes) -> None:
+        if service.is_empty and not service.listing.lines:
+            self._give_up(service)
+        elif now >= service.retry_ns:
+            self.hand_overs.start(now, service, best)
+        else:
+            service.copy_ns = min(service.copy_ns, service.retry_ns)
+
+    def _pass_held(self, now: int, service: Service, manager: bytes) -> None:
+        """Give what was held to one who turned out to be closer."""
+        held, service.held = service.held, []
+        self._give_up(service)
+        for request in held:
+            self._pass(now, request, manager)
+
+    def _give_up(self, service: Service) -> None:
+        service.happen(Happening.GIVEN_UP)
+        service.pull = None
+        self.services.pop(service.key, None)
+
+    def _drop_if_unused(self, service: Service) -> None:
+        if service.role is Role.MANAGING and service.is_empty and not service.listing.lines:
+            self._give_up(service)
+
+    def _drop_gone(self, now: int, service: Service) -> None:
+        """Take off a list that came from elsewhere who we know to be gone."""
+        for line in list(service.listing):
+            if self.view.is_gone(line.node, line.stamp):
+                service.listing.drop(now, line.node)
+
+    def member_gone(self, now: int, node: bytes) -> None:
+        """Take one who is dead, or began anew, off all lists."""
+        for service in self.services.values():
+            line = service.listing.find(node) if service.is_served else None
+            if line is not None and self.view.is_gone(node, line.stamp):
+                service.listing.drop(now, node)
+                self.copies.changed(now, service)
+            if service.pull is not None and not self.view.is_present(node):
+                service.pull.waiting.discard(node)
+        self._plan_all()
+
+    def advance(self, now: int) -> None:
+        """Do what is due."""
+        if now < self.due_ns:
+            return
+        for service in list(self.services.values()):
+            if service.due_ns <= now:
+                self._advance(now, service)
+        self._plan_all()
+
+    def _advance(self, now: int, service: Service) -> None:
+        if service.kept is not None and service.kept_until_ns <= now:
+            service.kept = None
+        if service.pull is not None and service.pull.until_ns <= now:
+            self._end_pull(now, service)
+        if service.hand_over is not None and service.hand_over.until_ns <= now:
+            self.hand_overs.give_up(now, service, Happening.REFUSED)
+        if service.is_served and service.listing.expire(now):
+            self.copies.changed(now, service)
+        if service.until_ns <= now:
+            self._expire(now, service)
+        if service.copy_ns <= now:
+            service.copy_ns = NEVER
+            self._look_at(now, service)
+            if service.role is Role.MANAGING:
+                self.copies.update(now, service)
+        self._drop_if_unused(service)
+
+    def _expire(self, now: int, service: Service) -> None:
+        """End a copy, or the grace of a forwarder."""
+        service.until_ns = now + SERVICE_LEASE
+        service.happen(Happening.EXPIRED)
+        if service.role is Role.ABSENT:
+            self.services.pop(service.key, None)
+
+    @property
+    def has_services(self) -> bool:
+        """Tell whether anybody depends on us still."""
+        return any(one.is_served and one.listing.count for one in self.services.values())
+
+
+_Serve = Callable[[Manager, int, Service, Request], tuple[int, int]]
+_SERVE: Final[dict[int, tuple[str, _Serve]]] = {
+    SUBSCRIBE_SERVICE: ("subscribe", Manager._subscribe),
+    UNSUBSCRIBE_SERVICE: ("unsubscribe", Manager._unsubscribe),
+    PUBLISH: ("publish", Manager._publish),
+}

@@ -1,0 +1,68 @@
+"""Requests and notices to other nodes, by id: where they are is looked up here."""
+
+from hubbub.protocol.rendezvous.hops import Done, Hops
+from hubbub.protocol.rendezvous.seat import Place, Seat
+from hubbub.protocol.rendezvous.view import View
+from hubbub.wire.header import NOTICE, SERVICE
+from hubbub.wire.services import (
+    LEAVING,
+    Answer,
+    Message,
+    Notice,
+    Request,
+    encode_message,
+    encode_notice,
+    encode_request,
+)
+
+
+def ignore(now: int, node: bytes, answer: Answer | None) -> None:
+    """Leave it at that, whatever became of a frame."""
+
+
+class Post:
+    """Sends to nodes what they acknowledge."""
+
+    def __init__(self, seat: Seat, view: View, hops: Hops) -> None:
+        self.seat = seat
+        self.view = view
+        self.hops = hops
+
+    def send(
+        self, now: int, node: bytes, request: Request, done: Done, place: Place | None = None
+    ) -> None:
+        """Send a request to one node."""
+        self.send_all(now, [(node, place)], request, done)
+
+    def send_all(
+        self, now: int, targets: list[tuple[bytes, Place | None]], request: Request, done: Done
+    ) -> None:
+        """Send the same request to some nodes."""
+        if self.seat.is_leaving:
+            request = request._replace(flags=request.flags | LEAVING)
+        found = [(node, self.view.place_of(node) or place) for node, place in targets]
+        reached = [(node, place) for node, place in found if place is not None]
+        if reached:
+            self.hops.post(
+                now, reached, SERVICE, lambda hop: encode_request(request._replace(hop=hop)), done
+            )
+        for node, place in found:
+            if place is None:
+                done(now, node, None)
+
+    def tell(
+        self, now: int, node: bytes, notice: Notice, done: Done = ignore,
+        place: Place | None = None,
+    ) -> None:  # fmt: skip
+        """Send a notice to one node."""
+        place = self.view.place_of(node) or place
+        if place is None:
+            done(now, node, None)
+        else:
+            self.hops.post(
+                now, [(node, place)], NOTICE, lambda hop: encode_notice(hop, notice), done
+            )
+
+    def send_bare(self, place: Place, message: Message) -> None:
+        """Send a message as the first version did."""
+        self.seat.out.append((place, encode_message(message)))

@@ -1,0 +1,376 @@
+"""The services of one node: all that shells and the simulator see.
+
+Inputs are datagrams, calls of the application and the clock; outputs are datagrams, deliveries and
+what became of requests, fetched by the shell. Nothing here raises because of what a peer sent: it
+is counted in `drops`.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+from hubbub.limits import ANSWERS_PER_FRAME, LEAVE_PATIENCE, MS
+from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
+from hubbub.protocol.rendezvous.hops import Hops
+from hubbub.protocol.rendezvous.manager import Manager
+from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
+from hubbub.protocol.rendezvous.post import Post
+from hubbub.protocol.rendezvous.profile import FAST, Profile
+from hubbub.protocol.rendezvous.seat import NEVER, Place, Policy, Seat, allow_everything
+from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
+from hubbub.protocol.rendezvous.view import News, View
+from hubbub.wire.header import (
+    ANSWER,
+    HEADER_BYTES,
+    MAGIC,
+    MAJOR,
+    MEMBERS,
+    NOTICE,
+    SEALED,
+    SERVICE,
+    decode,
+    is_intact,
+    split_key,
+)
+from hubbub.wire.services import (
+    ANYCAST,
+    BARE,
+    CHANGE_SERVICE_MANAGER,
+    INFO,
+    LEAVING,
+    PASSED,
+    TAKEN,
+    Answer,
+    Copy,
+    Extra,
+    Kept,
+    Known,
+    ListTaken,
+    Message,
+    Notice,
+    Query,
+    Record,
+    Reply,
+    Request,
+    Result,
+    decode_answers,
+    decode_members,
+    decode_message,
+    decode_notice,
+    decode_request,
+    encode_answers,
+    service_key,
+    split_ids,
+)
+from hubbub.wire.services import node_key as _node_key
+
+_PASSED_ON_MAX = 4096
+_GOODBYE_NS = 100 * MS
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a node takes part in services; placement and profile are the same for all of a bus."""
+
+    profile: Profile = FAST
+    placement: Placement = field(default_factory=XorPlacement)
+    weight: int = 1
+    policy: Policy = allow_everything
+    is_bare: bool = False  # Speak the first version: no answers, no copies, no order.
+
+
+class Rendezvous:
+    """One node among those that share services."""
+
+    def __init__(
+        self, now: int, node: bytes, life: int, domain: int, random: Random, *,
+        seeds: list[Place], options: Options | None = None, wall_offset_ns: int = 0,
+    ) -> None:  # fmt: skip
+        options = options or Options()
+        self.seat = Seat(node, life, domain, random, now)
+        self.seat.wall_offset_ns = wall_offset_ns
+        self.seat.policy = options.policy
+        self.options = options
+        profile = options.profile
+        self.view = View(self.seat, options.placement, profile.stable_ns, options.weight)
+        incarnation = first_incarnation(now, wall_offset_ns)
+        self.swim = Swim(self.seat, self.view, profile, seeds, incarnation)
+        self.hops = Hops(self.seat, self.swim.suspect)
+        self.post = Post(self.seat, self.view, self.hops)
+        self.manager = Manager(self.post)
+        self.client = Client(self.post, self.manager, profile, has_seeds=bool(seeds))
+        self.manager.own = self.client
+        self.is_closed = False
+        self._leave_ns = NEVER
+        self._answers: dict[Place, list[Answer]] = {}
+        self._hints: dict[Place, set[bytes]] = {}
+        self._passed_on: dict[tuple[bytes, int, bytes, int, bytes], None] = {}
+
+    # What the shell drains.
+
+    @property
+    def out(self) -> deque[tuple[Place, bytes]]:
+        """Return the datagrams to send; the shell empties it, after `flush`."""
+        return self.seat.out
+
+    def flush(self) -> None:
+        """Make frames of the answers that were given since the last time."""
+        for place, answers in self._answers.items():
+            nodes = sorted(self._hints.get(place, ()))
+            members = [self.view.members[node] for node in nodes if node in self.view.members]
+            hints: list[Record] = [member.record() for member in members][:4]
+            for at in range(0, len(answers), ANSWERS_PER_FRAME):
+                body = encode_answers(answers[at : at + ANSWERS_PER_FRAME], hints if not at else [])
+                self.seat.send(place, ANSWER, body)
+        self._answers.clear()
+        self._hints.clear()
+
+    def deadline(self) -> int:
+        """Return when `advance` must be called."""
+        due_ns = min(self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns)
+        return NEVER if self.is_closed else min(due_ns, self.manager.due_ns)
+
+    # What the application asks for.
+
+    def subscribe(
+        self, now: int, name: str, *, flags: int = 0, order: str = NO_ORDER,
+        credentials: bytes = b"",
+    ) -> Subscribed:  # fmt: skip
+        """Subscribe to a service; who is the first creates it."""
+        self.seat.now = now
+        one = self.client.subscribe(now, name, flags=flags, order=order, credentials=credentials)
+        self._follow(now)
+        return one
+
+    def unsubscribe(self, now: int, name: str) -> None:
+        """End a subscription; with the last one the service ends."""
+        self.seat.now = now
+        self.client.unsubscribe(now, service_key(name))
+        self._follow(now)
+
+    def publish(
+        self, now: int, name: str, payload: bytes, *, flags: int = 0, credentials: bytes = b""
+    ) -> int | None:
+        """Publish in a service, subscribed or not; None: too many messages are under way."""
+        self.seat.now = now
+        return self.client.publish(now, name, payload, flags=flags, credentials=credentials)
+
+    def request_any(
+        self, now: int, name: str, payload: bytes, *, credentials: bytes = b""
+    ) -> int | None:
+        """Ask any one member that answers; the reply comes with what is settled."""
+        return self.publish(now, name, payload, flags=ANYCAST, credentials=credentials)
+
+    def reply(self, now: int, info: Request, payload: bytes) -> None:
+        """Answer a request that came to this node."""
+        self.seat.now = now
+        self.client.reply(now, info, payload)
+
+    def close(self, now: int) -> None:
+        """Begin to leave: hand all services over, then say so."""
+        self.seat.now = now
+        if self.seat.is_leaving:
+            return
+        for key in list(self.client.subscribed):
+            self.client.unsubscribe(now, key)
+        self.seat.is_leaving = True
+        self.view.version += 1
+        self._leave_ns = now + LEAVE_PATIENCE
+        self.manager.look(now)
+        self._follow(now)
+
+    # What arrives.
+
+    def receive(self, now: int, data: bytes, place: Place) -> None:
+        """Take a datagram."""
+        self.seat.now = now
+        drops = self.seat.drops
+        if len(data) < HEADER_BYTES or data[:2] != MAGIC.to_bytes(2, "big"):
+            self._receive_bare(now, data, place)
+            return
+        header = decode(data)
+        if header.version >> 4 != MAJOR:
+            drops["version"] += 1
+        elif header.domain != self.seat.domain:
+            drops["domain"] += 1
+        elif header.key == self.seat.key:
+            drops["own"] += 1
+        elif header.flags & SEALED:
+            drops["sealed"] += 1
+        elif not is_intact(data, 0, len(data), header.checksum):
+            drops["checksum"] += 1
+        elif self.is_closed:
+            drops["closed"] += 1
+        elif not self._take(now, header.kind, header.key, data[HEADER_BYTES:], place):
+            drops["malformed"] += 1
+        self._follow(now)
+
+    def _take(self, now: int, kind: int, key: bytes, body: bytes, place: Place) -> bool:
+        node, life = split_key(key)
+        if kind == MEMBERS:
+            members = decode_members(body)
+            if members is not None:
+                self.swim.take(now, node, place, members)
+            return members is not None
+        self.swim.meet(now, node, life, place)
+        if kind == SERVICE:
+            request = decode_request(body)
+            if request is not None:
+                self._take_request(now, node, place, request)
+            return request is not None
+        if kind == ANSWER:
+            return self._take_answers(now, node, body)
+        if kind == NOTICE:
+            notice = decode_notice(body)
+            if notice is not None:
+                status = self._take_notice(now, node, notice[1])
+                self._answer(place, Answer(notice[0], status))
+            return notice is not None
+        self.seat.drops["kind"] += 1
+        return True
+
+    def _take_answers(self, now: int, node: bytes, body: bytes) -> bool:
+        decoded = decode_answers(body)
+        if decoded is None:
+            return False
+        for hint in decoded[1]:
+            self.swim.hear_of(now, hint)
+        self.hops.take(now, node, decoded[0])
+        return True
+
+    def _take_request(self, now: int, node: bytes, place: Place, request: Request) -> None:
+        if request.flags & LEAVING:
+            self.swim.note_leaving(now, node)
+            request = request._replace(flags=request.flags & ~LEAVING)
+            self._follow(now)
+        type, key = request.message.type, request.message.key
+        if type == INFO:
+            answer = self._take_info(now, request)
+        elif type == CHANGE_SERVICE_MANAGER:
+            manager, _ = split_ids(request.message.rest)
+            if manager == self.seat.node:
+                self.manager.take_list(now, node, request)
+            else:
+                self.client.manager_changed(now, key, node, manager, request.epoch)
+            answer = Answer(request.hop, TAKEN)
+        else:
+            if request.origin == node and request.extra.place is None:
+                extra = request.extra
+                known = Extra(place=place, name=extra.name, credentials=extra.credentials)
+                request = request._replace(extra=known)
+            answer = self.manager.take(now, request)
+        self._answer(place, answer)
+
+    def _take_info(self, now: int, info: Request) -> Answer:
+        """Take a message, and pass it on to those below us, once."""
+        if info.extra.nodes:
+            nodes = b"".join(info.extra.nodes)
+            mark = (info.origin, info.incarnation, info.message.key, info.sequence, nodes)
+            if mark not in self._passed_on:
+                self._passed_on[mark] = None
+                if len(self._passed_on) > _PASSED_ON_MAX:
+                    del self._passed_on[next(iter(self._passed_on))]
+                self.manager.spread.pass_on(now, info)
+        return self.client.deliver(now, info)
+
+    def _take_notice(self, now: int, node: bytes, notice: Notice) -> int:
+        """Take a notice; return the status of the answer to it."""
+        manager, status = self.manager, TAKEN
+        if isinstance(notice, Result):
+            answer = Answer(0, notice.status, notice.epoch, notice.number, node)
+            self.client.settle(now, notice.key, notice.asked, notice.sequence, answer)
+        elif isinstance(notice, Reply):
+            self.client.take_reply(now, notice)
+        elif isinstance(notice, Copy):
+            status = manager.take_copy(now, node, notice)
+        elif isinstance(notice, Kept):
+            status = manager.take_kept(now, notice)
+        elif isinstance(notice, Query):
+            manager.answer_query(now, node, notice.key)
+        elif isinstance(notice, Known):
+            manager.take_known(now, node, notice)
+        else:
+            assert isinstance(notice, ListTaken)
+            manager.take_list_taken(now, node, notice)
+        return status
+
+    def _answer(self, place: Place, answer: Answer) -> None:
+        self._answers.setdefault(place, []).append(answer)
+        if answer.status == PASSED:
+            self._hints.setdefault(place, set()).add(answer.manager)
+
+    def _receive_bare(self, now: int, data: bytes, place: Place) -> None:
+        """Take a message of the first version; who sent it is known by its address alone."""
+        message = decode_message(data)
+        if message is None or self.is_closed:
+            self.seat.drops["short" if len(data) < HEADER_BYTES else "magic"] += 1
+            return
+        member = self.view.at(place)
+        node = _node_key(repr(place).encode())[:12] if member is None else member.node
+        if message.type == INFO:
+            self.client.deliver_bare(now, message, node)
+        elif message.type == CHANGE_SERVICE_MANAGER:
+            self._change_bare(now, node, message)
+        else:
+            flags = BARE if member is None else 0
+            request = Request(
+                0, flags, 0, node, self.seat.life, self.seat.stamp(), 0, 0, 0, message,
+                Extra(place=place),
+            )  # fmt: skip
+            self.manager.take(now, request)
+        self._follow(now)
+
+    def _change_bare(self, now: int, node: bytes, message: Message) -> None:
+        manager, _ = split_ids(message.rest)
+        if manager == self.seat.node:
+            request = Request(0, BARE, 0, node, 0, 0, 1, 0, 0, message, Extra())
+            self.manager.take_list(now, node, request)
+        else:
+            one = self.client.subscribed.get(message.key)
+            epoch = 1 if one is None else one.epoch + 1
+            self.client.manager_changed(now, message.key, node, manager, epoch)
+
+    # Time.
+
+    def advance(self, now: int) -> None:
+        """Do what is due."""
+        self.seat.now = now
+        if self.is_closed:
+            return
+        if now >= self.swim.due_ns:
+            self.swim.advance(now)
+            self._follow(now)
+        self.hops.advance(now)
+        self._follow(now)
+        self.manager.advance(now)
+        self.client.advance(now)
+        self._follow(now)
+        if self.seat.is_leaving:
+            self._go(now)
+
+    def _go(self, now: int) -> None:
+        """Leave for good once everything was handed over, or patience ends."""
+        is_free = not self.manager.has_services and not self.hops.open
+        if not is_free and now < self._leave_ns:
+            return
+        self.swim.leave(now)
+        self.is_closed = True
+
+    def _follow(self, now: int) -> None:
+        """Let the others know who has come and gone."""
+        changes = self.swim.changes
+        if self.swim.was_declared_dead:
+            self.swim.was_declared_dead = False
+            self.client.resubscribe(now)
+        if not changes:
+            return
+        self.swim.changes = []
+        for news, member in changes:
+            if news in (News.DIED, News.WENT):
+                self.hops.forget(now, member.node)
+            if news in (News.DIED, News.WENT, News.RESTARTED, News.CAME):
+                self.manager.member_gone(now, member.node)
+            self.seat.events.append((news, member.node))
+        if any(news is not News.SUSPECTED for news, _ in changes):
+            self.manager.look(now)
+            self.client.members_changed(now)

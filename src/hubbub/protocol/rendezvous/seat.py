@@ -1,0 +1,86 @@
+"""What the machines of one node's services share: who we are, what goes out, what is counted."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from hubbub.limits import US
+from hubbub.wire.header import OPEN_BITMAP, Prefix, finish, make_key, prefix
+
+NEVER: Final = 1 << 63
+Place = tuple[str, int]
+# What is asked, the service's key and name, who asks, and what it shows for it.
+Policy = Callable[[str, bytes, str, bytes, bytes], bool]
+
+
+def allow_everything(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
+    """Let everybody do everything: the policy of who sets none."""
+    return True
+
+
+class Delivered(NamedTuple):
+    """A message for the subscription of this node; `answer` is set if somebody waits for one."""
+
+    key: bytes
+    name: str
+    payload: bytes
+    origin: bytes
+    incarnation: int
+    sequence: int
+    order: int
+    is_kept: bool
+    answer: Any
+
+
+class Settled(NamedTuple):
+    """The end of something that this node published or asked; `number` counts subscribers."""
+
+    key: bytes
+    sequence: int
+    status: int
+    number: int
+    payload: bytes | None = None
+
+
+class Seat:
+    """One node among others."""
+
+    def __init__(self, node: bytes, life: int, domain: int, random: Random, now: int) -> None:
+        self.node = node
+        self.life = life  # Random, new at every start.
+        self.domain = domain
+        self.key = make_key(node, life)
+        self.random = random
+        self.now = now
+        self.wall_offset_ns = 0
+        self.is_leaving = False
+        self.policy: Policy = allow_everything
+        self.out: deque[tuple[Place, bytes]] = deque()
+        self.deliveries: list[Delivered] = []
+        self.settled: list[Settled] = []
+        self.events: list[Any] = []
+        self.counters: Counter[str] = Counter()
+        self.drops: Counter[str] = Counter()
+        self._packets = count(1)
+        self._prefixes: dict[int, Prefix] = {}
+        self._stamp = 0
+
+    def stamp(self) -> int:
+        """Return a number that is higher than all before, also than those before a restart."""
+        self._stamp = max(self._stamp + 1, (self.now + self.wall_offset_ns) // US)
+        return self._stamp
+
+    def make_frame(self, kind: int, body: bytes) -> bytes:
+        """Put a header before a body."""
+        shared = self._prefixes.get(kind)
+        if shared is None:
+            shared = prefix(kind, OPEN_BITMAP, 0, self.domain, self.key, 1)
+            self._prefixes[kind] = shared
+        sent_us = self.now // US & 0xFFFF_FFFF
+        return finish(shared, 0, next(self._packets), sent_us, body) + body
+
+    def send(self, place: Place, kind: int, body: bytes) -> None:
+        """Send a frame that nobody acknowledges."""
+        self.out.append((place, self.make_frame(kind, body)))

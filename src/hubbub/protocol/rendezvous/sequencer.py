@@ -1,0 +1,62 @@
+"""Order where it is asked for: what comes early waits for what comes before it, but not for ever.
+
+Numbers come from the publisher (FIFO) or from the manager (one order for all). The first is 1, or
+told, or the lowest that comes within a while: what was sent before it may still be on its way.
+"""
+
+from typing import Generic, TypeVar
+
+from hubbub.limits import HOP_TIMEOUT, ORDER_LEAP, ORDER_PATIENCE, ORDER_WAITING_MAX
+from hubbub.protocol.rendezvous.seat import NEVER
+
+Item = TypeVar("Item")
+
+
+class Sequencer(Generic[Item]):
+    """One sequence of numbered items."""
+
+    def __init__(self) -> None:
+        self.late = 0  # Items that came after one with a higher number had been handed out.
+        self.due_ns = NEVER
+        self._expected: int | None = None
+        self._waiting: dict[int, Item] = {}
+
+    def begin(self, expected: int) -> None:
+        """Learn which number is the first, if none was handed out yet."""
+        if self._expected is None:
+            self._expected = expected
+
+    def push(self, now: int, number: int, item: Item) -> list[Item]:
+        """Take an item; return those that are next, in order."""
+        if self._expected is None and number == 1:
+            self._expected = 1
+        if self._expected is not None and number < self._expected:
+            self.late += 1
+            return []
+        self._waiting[number] = item
+        is_full = len(self._waiting) > ORDER_WAITING_MAX
+        if is_full or (self._expected is not None and number - self._expected >= ORDER_LEAP):
+            self._expected = min(self._waiting)  # Nobody counts what lies between.
+        ready = self._take()
+        if self._waiting and self.due_ns == NEVER:
+            self.due_ns = now + (4 * HOP_TIMEOUT if self._expected is None else ORDER_PATIENCE)
+        return ready
+
+    def _take(self) -> list[Item]:
+        ready: list[Item] = []
+        while self._expected is not None and self._expected in self._waiting:
+            ready.append(self._waiting.pop(self._expected))
+            self._expected += 1
+        if ready or not self._waiting:
+            self.due_ns = NEVER
+        return ready
+
+    def advance(self, now: int) -> list[Item]:
+        """Go on without what does not come."""
+        if now < self.due_ns or not self._waiting:
+            return []
+        self._expected = min(self._waiting)
+        ready = self._take()
+        if self._waiting:
+            self.due_ns = now + ORDER_PATIENCE
+        return ready

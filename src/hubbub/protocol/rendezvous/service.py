@@ -1,0 +1,92 @@
+"""One service at one node: what it is to us, its list, and what is under way for it."""
+
+from dataclasses import dataclass, field
+
+from hubbub.protocol.rendezvous.listing import Listing
+from hubbub.protocol.rendezvous.roles import Happening, Role, follow
+from hubbub.protocol.rendezvous.seat import NEVER
+from hubbub.protocol.rendezvous.seen import Seen
+from hubbub.wire.services import Entry, Kept, Request
+
+
+@dataclass(slots=True)
+class HandOver:
+    """A list on its way to the next manager."""
+
+    target: bytes
+    epoch: int
+    until_ns: int
+
+
+@dataclass(slots=True)
+class Pull:
+    """A search for the list among those who come next."""
+
+    waiting: set[bytes]
+    asked: set[bytes]
+    until_ns: int
+
+
+@dataclass(slots=True)
+class Arriving:
+    """A list that comes in parts."""
+
+    sender: bytes
+    epoch: int
+    parts: dict[int, list[Entry]] = field(default_factory=dict)
+    is_taken: bool = False
+
+
+class Service:
+    """What a node knows of a service that it manages, did, or may have to."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.name = ""
+        self.role = Role.ABSENT
+        self.epoch = 0
+        self.order = 0  # The number of the last message that was handed on.
+        self.listing = Listing()
+        self.seen = Seen()
+        self.kept: Kept | None = None
+        self.kept_until_ns = 0
+        self.held: list[Request] = []
+        self.manager: bytes | None = None  # Who sends us copies, or was handed the list.
+        self.manager_life = 0
+        self.until_ns = NEVER  # When a copy, or the grace of a forwarder, ends.
+        self.retry_ns = 0  # No hand-over is tried before this.
+        self.hand_over: HandOver | None = None
+        self.pull: Pull | None = None
+        self.arriving: Arriving | None = None
+        self.copies: dict[bytes, bool] = {}  # Who holds one, and whether it needs all of it.
+        self.copy_ns = NEVER
+        self.turn = 0  # Of the members that answer requests.
+
+    @property
+    def is_served(self) -> bool:
+        """Tell whether this node is the manager."""
+        return self.role in (Role.MANAGING, Role.HANDING)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to look after."""
+        return not self.listing.count and self.kept is None
+
+    def happen(self, happening: Happening) -> bool:
+        """Follow the table of roles; True: the role has changed."""
+        before, self.role = self.role, follow(self.role, happening)
+        return self.role is not before
+
+    @property
+    def due_ns(self) -> int:
+        """Return when there is something to do for it."""
+        due_ns = min(self.until_ns, self.copy_ns)
+        if self.is_served:
+            due_ns = min(due_ns, self.listing.expires_ns)
+        if self.hand_over is not None:
+            due_ns = min(due_ns, self.hand_over.until_ns)
+        if self.pull is not None:
+            due_ns = min(due_ns, self.pull.until_ns)
+        if self.kept is not None:
+            due_ns = min(due_ns, self.kept_until_ns)
+        return due_ns

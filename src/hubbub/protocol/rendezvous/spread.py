@@ -1,0 +1,108 @@
+"""Bring a message to the subscribers of a service: straight, or by a tree of those who pass it on.
+
+Each node answers for what it received, and the one above it repeats, or goes round it. A request to
+any one member goes to one after the other, until one has taken it.
+"""
+
+from collections.abc import Callable
+
+from hubbub.protocol.rendezvous.fanout import Branch, plan, plan_below
+from hubbub.protocol.rendezvous.listing import Line
+from hubbub.protocol.rendezvous.post import Post
+from hubbub.protocol.rendezvous.service import Service
+from hubbub.wire.services import (
+    ANSWERS,
+    BARE,
+    INFO,
+    NOTHING,
+    TAKEN,
+    UNKNOWN,
+    Answer,
+    Extra,
+    Message,
+    Request,
+)
+
+Gone = Callable[[int, bytes, bytes, int], None]  # Somebody has forgotten that it subscribed.
+
+
+class Spread:
+    """Sends messages of services on."""
+
+    def __init__(self, post: Post, gone: Gone) -> None:
+        self.post = post
+        self.seat = post.seat
+        self._gone = gone
+
+    def send(self, now: int, lines: list[Line], info: Request) -> None:
+        """Send a message to all subscribers but ourselves."""
+        bare = [line for line in lines if line.flags & BARE]
+        for line in bare:
+            if line.place is not None:
+                self.post.send_bare(line.place, info.message)
+        others = {line.node: line for line in lines if not line.flags & BARE}
+        others.pop(self.seat.node, None)
+        branches = plan(list(others))
+        single = [(node, others[node].place) for node, below in branches if not below]
+        if single:
+            self.post.send_all(now, single, info, self._done(info, []))
+        for branch in branches:
+            if branch[1]:
+                self._send_branch(now, branch, info)
+
+    def pass_on(self, now: int, info: Request) -> None:
+        """Pass a message on to those below us in the tree."""
+        for branch in plan_below(list(info.extra.nodes)):
+            self._send_branch(now, branch, info)
+
+    def _send_branch(self, now: int, branch: Branch, info: Request) -> None:
+        node, below = branch
+        extra = Extra(place=info.extra.place, nodes=below) if below else NOTHING
+        self.post.send(now, node, info._replace(extra=extra), self._done(info, below))
+
+    def _done(
+        self, info: Request, below: list[bytes]
+    ) -> Callable[[int, bytes, Answer | None], None]:
+        def done(now: int, node: bytes, answer: Answer | None) -> None:
+            if answer is None and below:
+                self.seat.counters["branches_repaired"] += 1
+                for branch in plan_below(below):
+                    self._send_branch(now, branch, info)
+            if answer is not None and answer.status == UNKNOWN:
+                self._gone(now, info.message.key, node, answer.number)
+
+        return done
+
+    def ask_one(
+        self, now: int, service: Service, info: Request, own: Callable[[], bool],
+        failed: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """Bring a request to one member that answers such, trying one after the other."""
+        lines = [line for line in service.listing if line.flags & ANSWERS]
+        service.turn += 1
+        start = service.turn % len(lines) if lines else 0
+        waiting = lines[start:] + lines[:start]
+
+        def try_next(now: int) -> None:
+            while waiting:
+                line = waiting.pop(0)
+                if line.node != self.seat.node:
+                    self.post.send(now, line.node, info, done, line.place)
+                    return
+                if own():
+                    return
+            failed(now)
+
+        def done(now: int, node: bytes, answer: Answer | None) -> None:
+            if answer is None or answer.status != TAKEN:
+                try_next(now)
+
+        try_next(now)
+
+
+def make_info(service: Service, request: Request, extra: Extra = NOTHING) -> Request:
+    """Make the message for subscribers of one that was published."""
+    message = Message(INFO, request.message.key, request.message.rest)
+    return request._replace(
+        hops=0, epoch=service.epoch, order=service.order, message=message, extra=extra
+    )

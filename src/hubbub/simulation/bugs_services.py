@@ -1,0 +1,156 @@
+"""Planted bugs of services, some of them those of the systems that these were first built in."""
+
+from typing import Any
+
+from hubbub.protocol.rendezvous.client import Client
+from hubbub.protocol.rendezvous.copies import Copies
+from hubbub.protocol.rendezvous.hops import Hops
+from hubbub.protocol.rendezvous.listing import Listing
+from hubbub.protocol.rendezvous.manager import Manager
+from hubbub.protocol.rendezvous.seen import Seen
+from hubbub.protocol.rendezvous.sequencer import Sequencer
+from hubbub.protocol.rendezvous.service import Service
+from hubbub.protocol.rendezvous.spread import Spread
+from hubbub.protocol.rendezvous.swim import Swim
+from hubbub.protocol.rendezvous.view import Member, View
+from hubbub.simulation.bugs import Method, bug
+from hubbub.wire.services import PASSED, TAKEN, Answer, Request
+
+
+@bug(Manager, "_pass", "defect_hole_at_hand_over")
+def request_for_another_dropped(sound: Method) -> Method:
+    """Take a request that is for somebody closer, and do nothing."""
+    return lambda self, now, request, target: Answer(request.hop, TAKEN)
+
+
+@bug(Manager, "_route", "services_churn")
+def passed_on_to_somebody_farther(sound: Method) -> Method:
+    """Pass requests on to one of the next, whichever."""
+
+    def route(self: Manager, key: bytes, service: Service | None) -> bytes | None:
+        target: bytes | None = sound(self, key, service)
+        return target if target is None else self.view.rank(key, 4)[-1]
+
+    return route
+
+
+@bug(Listing, "unsubscribe", "defect_requests_out_of_order")
+def end_not_remembered(sound: Method) -> Method:
+    """Strike a subscriber off, and forget that it was one."""
+
+    def unsubscribe(self: Listing, now: int, node: bytes, stamp: int) -> int:
+        status: int = sound(self, now, node, stamp)
+        self.lines.pop(node, None)
+        self.count = sum(line.is_in for line in self.lines.values())
+        return status
+
+    return unsubscribe
+
+
+@bug(Seen, "is_new", "services_loss")
+def message_taken_each_time(sound: Method) -> Method:
+    """Take a message as often as it comes."""
+    return lambda self, origin, sequence: True
+
+
+@bug(Client, "manager_changed", "services_partition")
+def any_change_believed(sound: Method) -> Method:
+    """Believe whoever says that there is a new manager."""
+
+    def changed(
+        self: Client, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
+    ) -> None:
+        one = self.subscribed.get(key)
+        if one is not None:
+            one.manager, one.epoch = manager, epoch - epoch % 3
+
+    return changed
+
+
+@bug(Copies, "update", "services_managers_crash")
+def no_copies(sound: Method) -> Method:
+    """Keep the list to oneself."""
+
+    def update(self: Copies, now: int, service: Service) -> None:
+        service.copy_ns = 1 << 63
+
+    return update
+
+
+@bug(Manager, "member_gone", "services_churn")
+def dead_stay_on_the_list(sound: Method) -> Method:
+    """Wait for the lease of a subscriber that is known to be dead."""
+    return lambda self, now, node: None
+
+
+@bug(View, "_begin", "services_flapping")
+def newcomer_counts_at_once(sound: Method) -> Method:
+    """Hand services to whoever comes."""
+
+    def begin(self: View, now: int, member: Member) -> None:
+        sound(self, now, member)
+        member.is_settled = True
+
+    return begin
+
+
+@bug(Hops, "advance", "services_loss")
+def nothing_repeated(sound: Method) -> Method:
+    """Send everything once."""
+
+    def advance(self: Hops, now: int) -> None:
+        self._timers.clear()
+
+    return advance
+
+
+@bug(Spread, "_done", "services_tree")
+def dead_branch_not_repaired(sound: Method) -> Method:
+    """Leave those alone who are below a node that does not answer."""
+    return lambda self, info, below: lambda now, node, answer: None
+
+
+@bug(Sequencer, "push", "services_order")
+def order_of_arrival(sound: Method) -> Method:
+    """Hand messages out as they come."""
+    return lambda self, now, number, item: [item]
+
+
+@bug(Swim, "_object", "services_churn")
+def death_not_contradicted(sound: Method) -> Method:
+    """Say nothing when others say that we are dead."""
+    return lambda self, now, record: None
+
+
+@bug(Copies, "keep", "services_kept")
+def kept_value_kept_alone(sound: Method) -> Method:
+    """Tell nobody else of the value that a service keeps."""
+
+    def keep(self: Copies, now: int, service: Service) -> None:
+        service.kept_until_ns = now
+
+    return keep
+
+
+@bug(Client, "_end", "services_calm")
+def end_not_sent(sound: Method) -> Method:
+    """Leave a service without telling its manager."""
+
+    def end(self: Client, now: int, ending: Any) -> None:
+        ending.due_ns = 1 << 63
+
+    return end
+
+
+@bug(Manager, "_answer", "services_loss")
+def result_not_told(sound: Method) -> Method:
+    """Leave whoever asked by others without an answer."""
+
+    def answer(
+        self: Manager, now: int, request: Request, service: Any, status: int, number: int = 0
+    ) -> Answer:
+        direct = request._replace(hops=0)
+        result: Answer = sound(self, now, direct, service, status, number)
+        return result._replace(status=PASSED) if request.sequence % 7 == 0 else result
+
+    return answer

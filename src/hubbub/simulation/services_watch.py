@@ -1,0 +1,104 @@
+"""What is watched at every step of a run of services: promises that hold at all times."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from hubbub.limits import (
+    DIRECT_FAN_OUT,
+    HELD_REQUESTS_MAX,
+    HOP_BACKLOG,
+    ORDER_WAITING_MAX,
+    PUBLISHES_MAX,
+    SEEN_PUBLISHERS_MAX,
+    SERVICE_HOPS_MAX,
+    TREE_FAN_OUT,
+)
+from hubbub.protocol.burst import Address
+from hubbub.protocol.rendezvous.seat import Delivered
+from hubbub.simulation.world import World
+from hubbub.wire.header import HEADER_BYTES, SERVICE
+from hubbub.wire.services import (
+    INFO,
+    LEAVING,
+    PUBLISH,
+    SUBSCRIBE_SERVICE,
+    UNSUBSCRIBE_SERVICE,
+    Request,
+    decode_request,
+    distance,
+    node_key,
+)
+
+if TYPE_CHECKING:
+    from hubbub.simulation.services import ServiceNode
+
+_KIND_OFFSET = 3
+_REQUESTS = (SUBSCRIBE_SERVICE, UNSUBSCRIBE_SERVICE, PUBLISH)
+
+
+class Watch:
+    """Looks at every frame, every delivery and every epoch."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        # A message that meets a change of managers may be passed on by one that serves it, too.
+        self.fan_out_max = DIRECT_FAN_OUT + TREE_FAN_OUT
+        self.is_xor = True
+        self._had: set[tuple[int, bytes]] = set()
+        self._epochs: dict[int, dict[bytes, int]] = {}
+        self._sent: dict[tuple[int, bytes, int, int], set[Address]] = defaultdict(set)
+
+    def delivered(self, node: "ServiceNode", one: Delivered) -> None:
+        """Check a message that an application is handed."""
+        world, mark = self.world, (node.life, one.payload)
+        if not one.incarnation:
+            return  # Of the first version: nobody can tell.
+        world.check(mark not in self._had, f"{node} had {one.payload!r} twice (H6)")
+        self._had.add(mark)
+        is_wanted = one.name in node.wanted
+        world.check(is_wanted, f"{node} had a message of {one.name} after its end (H11)")
+
+    def look(self, node: "ServiceNode") -> None:
+        """Check what a node knows: epochs and bounds."""
+        machine, check = node.machine, self.world.check
+        epochs = self._epochs.get(node.life, {})
+        self._epochs[node.life] = {}
+        for key, one in machine.client.subscribed.items():
+            before = epochs.get(key, 0)
+            check(one.epoch >= before, f"{node}: epoch {one.epoch} after {before} (H10)")
+            self._epochs[node.life][key] = one.epoch
+            check(len(one.seen) <= SEEN_PUBLISHERS_MAX, "too many publishers remembered (H13)")
+            for sequencer in one.sequencers.values():
+                check(len(sequencer._waiting) <= ORDER_WAITING_MAX + 1, "too many wait (H13)")
+        check(len(machine.client._published) <= PUBLISHES_MAX, "too many under way (H13)")
+        for service in machine.manager.services.values():
+            check(len(service.held) <= HELD_REQUESTS_MAX, "too many requests held (H13)")
+        for waiting in machine.hops._waiting.values():
+            check(len(waiting) <= HOP_BACKLOG, "too many frames wait for one node (H13)")
+
+    def sent(self, node: "ServiceNode", place: Address, frame: bytes) -> None:
+        """Check a frame that leaves."""
+        if frame[_KIND_OFFSET] != SERVICE or len(frame) < HEADER_BYTES:
+            return
+        request = decode_request(frame[HEADER_BYTES:])
+        self.world.check(request is not None, "a frame that cannot be read (H14)")
+        assert request is not None
+        if request.message.type in _REQUESTS and request.hops:
+            self._check_hop(node, place, request)
+        elif request.message.type == INFO:
+            mark = (node.life, request.origin, request.incarnation, request.sequence)
+            targets = self._sent[mark]
+            targets.add(place)
+            text = f"{node} sends a message to {len(targets)} nodes (H13)"
+            self.world.check(len(targets) <= self.fan_out_max, text)
+
+    def _check_hop(self, node: "ServiceNode", place: Address, request: Request) -> None:
+        """Check that what is passed on comes closer."""
+        text = f"passed on {request.hops} times (H9)"
+        self.world.check(request.hops <= SERVICE_HOPS_MAX, text)
+        target = next((one for one in node.town.nodes if one.address == place), None)
+        if target is None or request.flags & LEAVING or not self.is_xor:
+            return
+        key = request.message.key
+        here, there = distance(node_key(node.id), key), distance(node_key(target.id), key)
+        self.world.check(there < here, f"{node} passes a request on to {target}: farther (H9)")

@@ -1,0 +1,239 @@
+"""The small machines of services, each alone: windows, lists, order, trees, placement, hops."""
+
+from random import Random
+
+import pytest
+
+from hubbub.errors import ConfigurationError
+from hubbub.limits import (
+    DIRECT_FAN_OUT,
+    HOP_BACKLOG,
+    HOP_TIMEOUT,
+    HOP_TRIES,
+    HOP_WINDOW,
+    ORDER_LEAP,
+    ORDER_PATIENCE,
+    SEEN_PUBLISHERS_MAX,
+    SEEN_WINDOW,
+    SERVICE_LEASE,
+    TREE_FAN_OUT,
+)
+from hubbub.protocol.rendezvous.fanout import plan, plan_below
+from hubbub.protocol.rendezvous.hops import Hops
+from hubbub.protocol.rendezvous.listing import Listing
+from hubbub.protocol.rendezvous.placement import PLACEMENTS, find_placement
+from hubbub.protocol.rendezvous.profile import FAST, SEED, find_profile
+from hubbub.protocol.rendezvous.seat import Seat
+from hubbub.protocol.rendezvous.seen import Seen
+from hubbub.protocol.rendezvous.sequencer import Sequencer
+from hubbub.wire.header import NOTICE
+from hubbub.wire.services import STALE, TAKEN, Answer, Entry, Query, encode_notice, node_key
+
+ORIGIN = (b"abcdefghijkl", 7)
+NODE = b"ABCDEFGHIJKL"
+NODES = [bytes([high, low]) * 6 for high in range(8) for low in range(250)]
+
+
+# Which messages have come.
+
+
+def test_message_is_new_once_in_whatever_order_messages_come() -> None:
+    random, seen = Random(1), Seen()
+    numbers = list(range(1, 1000)) * 3
+    random.shuffle(numbers)
+    taken = [number for number in numbers if seen.is_new(ORIGIN, number)]
+    assert sorted(taken) == list(range(1, 1000))
+
+
+def test_message_older_than_the_window_counts_as_seen() -> None:
+    seen = Seen()
+    assert seen.is_new(ORIGIN, SEEN_WINDOW + 1)
+    assert not seen.is_new(ORIGIN, 1)
+    assert seen.is_new(ORIGIN, 2)
+
+
+def test_publishers_that_are_remembered_are_bounded() -> None:
+    seen = Seen()
+    for number in range(SEEN_PUBLISHERS_MAX + 10):
+        assert seen.is_new((NODE, number), 1)
+    assert len(seen) == SEEN_PUBLISHERS_MAX
+
+
+# Lists.
+
+
+def test_subscription_that_was_overtaken_by_its_end_stays_ended() -> None:
+    listing = Listing()
+    assert listing.unsubscribe(0, NODE, 6) == TAKEN
+    assert listing.subscribe(0, NODE, 5, 0, None, SERVICE_LEASE) == (STALE, False)
+    assert listing.subscribe(0, NODE, 7, 0, None, SERVICE_LEASE) == (TAKEN, True)
+    assert listing.count == 1
+
+
+def test_subscriber_that_does_not_renew_is_struck_off_after_its_lease() -> None:
+    listing = Listing()
+    listing.subscribe(0, NODE, 5, 0, None, SERVICE_LEASE)
+    listing.subscribe(SERVICE_LEASE // 2, NODE, 5, 0, None, SERVICE_LEASE)
+    assert listing.expire(SERVICE_LEASE) == []
+    assert listing.expire(2 * SERVICE_LEASE) == [NODE]
+    assert listing.count == 0
+    listing.expire(4 * SERVICE_LEASE)
+    assert not listing.lines
+
+
+def test_lists_merge_to_the_same_in_any_order() -> None:
+    random = Random(2)
+    entries = [
+        Entry(random.choice(NODES[:20]), random.randrange(10), random.random() < 0.6)
+        for _ in range(300)
+    ]
+    one, other = Listing(), Listing()
+    one.merge(0, entries)
+    random.shuffle(entries)
+    other.merge(5, entries)
+    assert {line.node for line in one} == {line.node for line in other}
+    assert (one.count, one.digest) == (other.count, other.digest)
+    assert one.count == sum(line.is_in for line in one.lines.values())
+
+
+# Order.
+
+
+def test_items_come_out_in_order_and_none_waits_for_ever() -> None:
+    sequencer = Sequencer[str]()
+    assert sequencer.push(0, 1, "1") == ["1"]
+    assert sequencer.push(0, 3, "3") == []
+    assert sequencer.push(0, 2, "2") == ["2", "3"]
+    assert sequencer.push(0, 5, "5") == []
+    assert sequencer.advance(ORDER_PATIENCE - 1) == []
+    assert sequencer.advance(ORDER_PATIENCE) == ["5"]
+    assert sequencer.push(0, 4, "4") == []
+    assert sequencer.late == 1
+
+
+def test_first_number_of_one_who_was_there_before_is_the_lowest_that_comes_soon() -> None:
+    sequencer = Sequencer[str]()
+    assert sequencer.push(0, 12, "12") == []
+    assert sequencer.push(0, 11, "11") == []
+    assert sequencer.advance(sequencer.due_ns) == ["11", "12"]
+    assert sequencer.push(0, 13, "13") == ["13"]
+
+
+def test_numbers_that_leap_because_a_manager_died_are_not_waited_for() -> None:
+    sequencer = Sequencer[str]()
+    sequencer.begin(1)
+    assert sequencer.push(0, 1, "1") == ["1"]
+    assert sequencer.push(0, 2 + ORDER_LEAP, "2") == ["2"]
+
+
+# Trees.
+
+
+@pytest.mark.parametrize("count", [0, 1, 32, 33, 100, 500, 2000])
+def test_everybody_is_reached_once_and_nobody_serves_too_many(count: int) -> None:
+    reached: list[bytes] = []
+    waiting = plan(NODES[:count])
+    assert len(waiting) <= DIRECT_FAN_OUT
+    while waiting:
+        node, below = waiting.pop()
+        reached.append(node)
+        branches = plan_below(below)
+        assert len(branches) <= TREE_FAN_OUT
+        waiting.extend(branches)
+    assert sorted(reached) == sorted(NODES[:count])
+
+
+# Placement and profiles.
+
+
+@pytest.mark.parametrize("name", ["hrw", "weighted"])
+def test_hashing_gives_every_node_about_the_same(name: str) -> None:
+    measure = PLACEMENTS[name].measure
+    numbers = [int.from_bytes(node_key(node), "big") for node in NODES[:10]]
+    shares = [0] * 10
+    for service in range(2000):
+        key = int.from_bytes(node_key(service.to_bytes(4, "big")), "big")
+        shares[min(range(10), key=lambda place: measure(key, numbers[place], 1))] += 1
+    assert max(shares) < 1.3 * 200
+
+
+def test_weight_of_three_takes_three_times_as_much() -> None:
+    measure = find_placement("weighted").measure
+    numbers = [int.from_bytes(node_key(node), "big") for node in NODES[:4]]
+    weights, shares = [3, 1, 1, 1], [0] * 4
+    for service in range(3000):
+        key = int.from_bytes(node_key(service.to_bytes(4, "big")), "big")
+        shares[min(range(4), key=lambda one: measure(key, numbers[one], weights[one]))] += 1
+    assert 1350 < shares[0] < 1650
+
+
+def test_unknown_names_are_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="xor, hrw, weighted"):
+        find_placement("random")
+    with pytest.raises(ConfigurationError, match="fast, seed"):
+        find_profile("slow")
+
+
+def test_profiles_are_dead_in_seconds_or_in_a_minute() -> None:
+    assert FAST.detection_ns < 7 * 10**9
+    assert SEED.probe_ns == 10 * 10**9
+    assert 50 * 10**9 <= SEED.ack_ns * 3 + SEED.suspicion_ns + SEED.probe_ns <= 65 * 10**9
+
+
+# From node to node.
+
+
+class Sent:
+    """One node that sends, and what it hears of it."""
+
+    def __init__(self) -> None:
+        self.seat = Seat(ORIGIN[0], 1, 7, Random(1), 0)
+        self.suspected: list[bytes] = []
+        self.hops = Hops(self.seat, lambda now, node: self.suspected.append(node))
+        self.ends: list[Answer | None] = []
+
+    def post(self, now: int = 0) -> None:
+        self.hops.post(
+            now, [(NODE, ("10.0.0.1", 1))], NOTICE,
+            lambda hop: encode_notice(hop, Query(bytes(20))),
+            lambda then, node, answer: self.ends.append(answer),
+        )  # fmt: skip
+
+    def take_out(self) -> int:
+        count = len(self.seat.out)
+        self.seat.out.clear()
+        return count
+
+
+def test_frame_is_repeated_until_it_is_acknowledged() -> None:
+    sent = Sent()
+    sent.post()
+    sent.hops.advance(HOP_TIMEOUT)
+    assert sent.take_out() == 2
+    hop = sent.hops._hop
+    sent.hops.take(HOP_TIMEOUT, NODE, [Answer(hop, TAKEN)])
+    sent.hops.take(HOP_TIMEOUT, NODE, [Answer(hop, TAKEN)])
+    assert sent.ends == [Answer(hop, TAKEN)]
+    sent.hops.advance(1 << 60)
+    assert sent.take_out() == 0
+
+
+def test_node_that_never_answers_is_suspected_and_the_frame_given_up() -> None:
+    sent = Sent()
+    sent.post()
+    for _ in range(20):
+        sent.hops.advance(sent.hops.due_ns)
+    assert sent.take_out() == HOP_TRIES
+    assert sent.suspected == [NODE]
+    assert sent.ends == [None]
+
+
+def test_frames_for_one_that_takes_nothing_are_bounded_and_the_oldest_given_up() -> None:
+    sent = Sent()
+    for _ in range(HOP_WINDOW + HOP_BACKLOG + 3):
+        sent.post()
+    assert sent.take_out() == HOP_WINDOW
+    assert sent.ends == [None] * 3
+    sent.hops.forget(0, NODE)
+    assert len(sent.ends) == HOP_WINDOW + HOP_BACKLOG + 3
+    assert sent.hops.open == 0
