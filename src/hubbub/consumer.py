@@ -13,6 +13,7 @@ from hubbub.message import Message, Source, Tick
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.timetrigger import consumer as machines
 from hubbub.protocol.timetrigger.passing import Sample
+from hubbub.protocol.timetrigger.sieve import UNCHOSEN
 from hubbub.protocol.timetrigger.slots import DUPLICATE, EARLY, LATE, STALE
 from hubbub.subscription import Subscription
 from hubbub.wire.timed import ALL, OBSERVE, ONE, SYNCHRONISED, split_origin
@@ -179,7 +180,7 @@ class Consumer(Closing):
                 duplicates=counts[DUPLICATE],
                 late=counts[LATE],
                 stale=counts[STALE],
-                unchosen=counts[machines.UNCHOSEN],
+                unchosen=counts[UNCHOSEN],
                 pending=self._subscription.pending,
                 dropped=self._subscription.dropped,
             )

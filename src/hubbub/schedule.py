@@ -58,7 +58,8 @@ class Schedule(Closing):
     def __init__(self, node: "Node", connection: "Connection") -> None:
         self._driver = connection.driver
         self._gateway = connection.driver.core.timed
-        self._watch = self._gateway.watch = self._gateway.watch or Watch()
+        office = self._gateway.office
+        self._watch = office.watch = office.watch or Watch()
         self._observer = node.observe(channel=connection, queue=1, inline=False)
 
     def close(self) -> None:

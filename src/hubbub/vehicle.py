@@ -92,7 +92,7 @@ class Vehicle(Closing):
         self.node: Node = open_node(name, **options)
         self._driver = self.node.channels[0].driver
         self._gateway = self._driver.core.timed
-        self._gateway.is_stateless = profile == "p3"
+        self._gateway.office.is_stateless = profile == "p3"
 
     @property
     def name(self) -> str:
@@ -119,7 +119,7 @@ class Vehicle(Closing):
         """Hear the direct messages for a port, of a component or of nobody else."""
         _check_port(port)
         mail = Mail(self, port, callback)
-        self._driver.call(lambda now: self._gateway.listen(mail._take, port))
+        self._driver.call(lambda now: self._gateway.post.listen(mail._take, port))
         return mail
 
     def send(self, to: VehicleAddress, payload: bytes, *, port: int = COMPONENT_PORT) -> bool:
@@ -136,7 +136,7 @@ class Vehicle(Closing):
             raise PayloadError(
                 f"{len(data)} bytes: a direct message has at most {DIRECT_BYTES_MAX}"
             )
-        return bool(self._driver.call(self._gateway.send_letter, port, to.node, to.port, data))
+        return bool(self._driver.call(self._gateway.post.send, port, to.node, to.port, data))
 
     @property
     def components(self) -> tuple[int, ...]:

@@ -134,9 +134,9 @@ def faults(core: Core) -> list[str]:
 
 def _timed_faults(core: Core) -> list[str]:
     gateway, found = core.timed, {}
-    found["offers"] = len(gateway._offers) > PRODUCERS_HEARD_MAX
-    found["seen"] = len(gateway._seen._seen) > PRODUCERS_HEARD_MAX
-    found["agenda"] = len(gateway._agenda._heap) > 1000
+    found["offers"] = len(gateway.wants.offers) > PRODUCERS_HEARD_MAX
+    found["routes"] = len(gateway.relay.routes) > PRODUCERS_HEARD_MAX
+    found["agenda"] = len(gateway.office.agenda._heap) > 1000
     for component in gateway.components.values():
         if isinstance(component, Producer):
             interests = component.interests

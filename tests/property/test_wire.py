@@ -278,3 +278,17 @@ def assert_consistent(value: Any, size_bytes: int) -> None:
         assert value.t2_ns <= value.t3_ns
     elif isinstance(value, Status):
         assert value.contiguous <= value.highest
+
+
+@given(interests | offers, st.binary(max_size=5))
+def test_type_of_an_interest_or_offer_is_found_without_decoding_it(
+    value: Interest | Offer, before: bytes
+) -> None:
+    body = timed.encode_timed(value)
+    data = before + body
+    assert timed.peek_type(data, len(before), len(data)) == value.type
+
+
+@given(st.binary(max_size=40))
+def test_type_is_looked_for_in_anything_without_raising(data: bytes) -> None:
+    timed.peek_type(data, 0, len(data))

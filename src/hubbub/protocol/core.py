@@ -35,6 +35,7 @@ from hubbub.protocol.sender import Sender
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.state import State
 from hubbub.protocol.timetrigger.gateway import Gateway
+from hubbub.protocol.timetrigger.lanes import Lanes
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Tail, Want
@@ -46,6 +47,7 @@ from hubbub.wire.header import (
     HEADER_BYTES,
     HEARTBEAT,
     HELLO,
+    KIND_OFFSET,
     LOST,
     MAGIC,
     MAJOR,
@@ -53,6 +55,7 @@ from hubbub.wire.header import (
     NO_INDEX,
     OPEN_BITMAP,
     REFUSES,
+    RESPONSE,
     SEALED,
     SEGMENT,
     SKIP,
@@ -120,6 +123,7 @@ class Core:
         )  # fmt: skip
         self.timed = Gateway(self.endpoint, self.peers, body_bytes_max)
         self.timed.time.use(settings.clock)
+        self.lanes = Lanes(self.endpoint, self.peers, self.timed.relay, self._receive_frame)
         self.membership.on_forget = self.timed.forget
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._opened_ns = now
@@ -350,6 +354,9 @@ class Core:
         endpoint.link = source.link if isinstance(source, Pipes) else MULTICAST
         size = len(buffer)
         step = segment_bytes or size or 1
+        if size > HEADER_BYTES and buffer[KIND_OFFSET] == RESPONSE:
+            self.lanes.receive(now, buffer, step, source)
+            return
         for start in range(0, size, step):
             self._receive_frame(now, buffer, start, min(start + step, size), source)
 
@@ -412,6 +419,8 @@ class Core:
         if header.kind in TIMED:
             if not self.timed.take(now, peer, header, buffer, start, end):
                 self.endpoint.drops["malformed"] += 1
+            elif header.kind == RESPONSE:
+                self.lanes.open(peer, buffer, start)
             return
         self.express.close()
         handler = _HANDLERS.get(header.kind)

@@ -48,12 +48,13 @@ class Delivery(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """Something for components of this node, to be handed over where no lock is held."""
+    """Something for components of this node, each of it to be handed to each, without a lock."""
 
     takers: list[Callable[[Any], None]]
-    value: Any
+    values: list[Any]
 
     def run(self) -> None:
-        """Hand it over."""
-        for taker in self.takers:
-            taker(self.value)
+        """Hand all of it over."""
+        for value in self.values:
+            for taker in self.takers:
+                taker(value)

@@ -3,14 +3,15 @@
 from typing import Any
 
 from hubbub.protocol.timetrigger.clock import SlotClock
-from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.demand import Demand
 from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.timetrigger.interests import Interests, Lease
-from hubbub.protocol.timetrigger.passing import Sample
 from hubbub.protocol.timetrigger.plan import Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
+from hubbub.protocol.timetrigger.relay import Relay, Route
+from hubbub.protocol.timetrigger.sieve import Sieve
 from hubbub.protocol.timetrigger.slots import EARLY, TAKEN, Stream
+from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
 from hubbub.wire.timed import Interest, Response
 
@@ -29,11 +30,11 @@ def sample_kept_by_its_arrival(sound: Method) -> Method:
     return take
 
 
-@bug(Consumer, "_open", "timed_jitter")
+@bug(Sieve, "_open", "timed_jitter")
 def all_producers_filtered_as_one(sound: Method) -> Method:
     """Have one filter for all producers of a type."""
 
-    def open_stream(self: Consumer, now: int, origin: bytes) -> Stream:
+    def open_stream(self: Sieve, now: int, origin: bytes) -> Stream:
         stream: Stream = next(iter(self.streams.values()), None) or sound(self, now, origin)
         self.streams[origin] = stream
         return stream
@@ -129,20 +130,24 @@ def step_without_an_era(sound: Method) -> Method:
     return discipline
 
 
-@bug(Gateway, "_hand_over", "timed_types")
+@bug(Relay, "_renew", "timed_types")
 def types_mixed_up(sound: Method) -> Method:
     """Hand a sample to every consumer, whatever it wants."""
 
-    def hand_over(self: Gateway, now: int, sample: Sample) -> None:
-        everybody = [one for some in self._consumers.values() for one in some]
-        self._consumers, kept = {sample.response.type: everybody}, self._consumers
-        sound(self, now, sample)
-        self._consumers = kept
+    def renew(self: Relay, route: Route) -> None:
+        sound(self, route)
+        route.sieves = self.all_sieves()
 
-    return hand_over
+    return renew
 
 
-@bug(Gateway, "_demand_key", "timed_types")
+@bug(Sieve, "is_like", "timed_jitter")
+def all_periods_filtered_as_one(sound: Method) -> Method:
+    """Let consumers share a sieve, whatever their periods are."""
+    return lambda self, other: self.streams.keys() == other.streams.keys()
+
+
+@bug(Wants, "_demand_key", "timed_types")
 def interests_not_aggregated(sound: Method) -> Method:
     """Tell the interest of each consumer by itself."""
     return lambda self, consumer: (consumer.type, consumer.port)

@@ -14,12 +14,21 @@ from hubbub.limits import MS, US
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.simulation.pipes import PipeNetwork
 from hubbub.simulation.world import World
-from hubbub.wire.header import DATA, HEARTBEAT, INTEREST, NAK, REPAIR, RESPONSE, SEGMENT, STATUS
+from hubbub.wire.header import (
+    DATA,
+    HEARTBEAT,
+    INTEREST,
+    KIND_OFFSET,
+    NAK,
+    REPAIR,
+    RESPONSE,
+    SEGMENT,
+    STATUS,
+)
 
 if TYPE_CHECKING:
     from hubbub.simulation.node import Host, SimulatedNode
 
-KIND_OFFSET: Final = 3
 _FLAGS_OFFSET: Final = 5
 _NANOSECONDS_PER_BYTE: Final = 0.8  # 10 Gbit/s
 _FRAME_GAP_NS: Final = 500

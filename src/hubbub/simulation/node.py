@@ -25,10 +25,10 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
 from hubbub.simulation.clocks import Clock
 from hubbub.simulation.latecomer import Latecomer
-from hubbub.simulation.network import KIND_OFFSET, Network
+from hubbub.simulation.network import Network
 from hubbub.simulation.world import World
 from hubbub.subjects import matches
-from hubbub.wire.header import DATA, SEGMENT
+from hubbub.wire.header import DATA, KIND_OFFSET, SEGMENT
 
 _READ_FRAMES_MAX: Final = 64  # Of one poll, as the shell's loop reads before it looks around.
 _BURSTS_PER_POLL: Final = 16

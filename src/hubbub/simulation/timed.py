@@ -17,10 +17,9 @@ from hubbub.protocol.timetrigger.plan import STRICT
 from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
 from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.stage import Stage
-from hubbub.wire.header import HEADER_BYTES, INTEREST, RESPONSE
+from hubbub.wire.header import HEADER_BYTES, INTEREST, KIND_OFFSET, RESPONSE
 from hubbub.wire.timed import decode_response
 
-_KIND_OFFSET = 3
 _HEARD_MAX = 500
 
 
@@ -227,9 +226,9 @@ class Company:
 
     def _drop(self, source: SimulatedNode, target: SimulatedNode, frame: bytes) -> bool:
         """Lose samples, and write down which, and what there was to hear."""
-        if frame[_KIND_OFFSET] in (INTEREST, RESPONSE) and len(self.heard) < _HEARD_MAX:
+        if frame[KIND_OFFSET] in (INTEREST, RESPONSE) and len(self.heard) < _HEARD_MAX:
             self.heard.append(frame)
-        if frame[_KIND_OFFSET] != RESPONSE or not self.stage.world.chance(self.loss):
+        if frame[KIND_OFFSET] != RESPONSE or not self.stage.world.chance(self.loss):
             return False
         response = decode_response(frame, HEADER_BYTES, len(frame))
         for maker in self.makers:

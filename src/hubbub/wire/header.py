@@ -77,6 +77,7 @@ _CRC: Final = Struct("!I")
 HEADER_BYTES: Final = _HEADER.size
 PREFIX_BYTES: Final = _PREFIX.size
 CHECKSUM_OFFSET: Final = HEADER_BYTES - 4
+KIND_OFFSET: Final = 3
 TAG_BYTES: Final = 16
 KEY_BYTES: Final = 20
 

@@ -57,6 +57,7 @@ _CLOCK: Final = Struct("!B20sBQQQI")
 RESPONSE_HEAD_BYTES: Final = _RESPONSE.size
 TYPE_OFFSET: Final = NODE_BYTES + 4  # Of the type in a RESPONSE, behind origin and destination.
 ORIGIN_BYTES: Final = NODE_BYTES + 2
+ROUTE_BYTES: Final = TYPE_OFFSET + 4  # Origin, destination and type.
 
 
 def make_origin(node: bytes, port: int) -> bytes:
@@ -199,6 +200,29 @@ def decode_clock(body: bytes) -> ClockExchange | None:
     exchange = ClockExchange._make(_CLOCK.unpack_from(body))
     is_sound = exchange.form in (ASKS, ANSWERS) and exchange.t3_ns >= exchange.t2_ns
     return exchange if is_sound and exchange.t3_ns < TIME_MAX >> 1 else None
+
+
+# MessagePack: what an array of more than 15 begins with, and 12 bytes; and the size of a number by
+# its first byte: a small one is that byte.
+_ARRAY_16: Final = b"\xdc"
+_NODE_BEGINS: Final = bytes((0xC4, NODE_BYTES))
+_UINT_BYTES: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
+
+
+def peek_type(buffer: bytes, begin: int, end: int) -> int | None:
+    """Return the type of an INTEREST or OFFER without decoding it; None: that takes a decoder."""
+    at = begin + (5 if buffer[begin : begin + 1] == _ARRAY_16 else 3)
+    if buffer[at - 2 : at] != _NODE_BEGINS:
+        return None
+    at += NODE_BYTES
+    for _ in range(2):  # The ports.
+        if at >= end:
+            return None
+        at += _UINT_BYTES.get(buffer[at], 1)
+    if at >= end:
+        return None
+    size = _UINT_BYTES.get(buffer[at], 1)
+    return buffer[at] if size == 1 else int.from_bytes(buffer[at + 1 : at + size], "big")
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -7,6 +7,7 @@ from hubbub.message import Source
 from hubbub.wire.timed import Response, split_origin
 
 _SEEN_BITS = 64
+_SEEN_MASK = (1 << _SEEN_BITS) - 1
 
 
 class Sample(NamedTuple):
@@ -49,25 +50,23 @@ class GatewayTally:
 
 
 class Seen:
-    """Which frames of which origins were here: the newest, and a window before it."""
+    """Which frames of one origin were here: the newest, and a window before it."""
 
-    def __init__(self, origins_max: int) -> None:
-        self._origins_max = origins_max
-        self._seen: dict[tuple[bytes, int], tuple[int, int]] = {}
+    __slots__ = ("_before", "_newest")
 
-    def is_new(self, origin: bytes, type: int, sequence: int) -> bool:
+    def __init__(self) -> None:
+        self._newest = -1
+        self._before = 0
+
+    def is_new(self, sequence: int) -> bool:
         """Tell whether a frame was not here before; from now on it was."""
-        key = origin, type
-        newest, before = self._seen.get(key, (-1, 0))
-        if sequence > newest:
-            if newest < 0 and len(self._seen) >= self._origins_max:
-                del self._seen[next(iter(self._seen))]
-            ahead = sequence - newest
-            before = (before << ahead | 1 << (ahead - 1)) if ahead <= _SEEN_BITS else 0
-            self._seen[key] = sequence, before & ((1 << _SEEN_BITS) - 1)
+        ahead = sequence - self._newest
+        if ahead > 0:
+            is_near = ahead <= _SEEN_BITS
+            before = self._before << ahead | 1 << (ahead - 1) if is_near else 0
+            self._newest, self._before = sequence, before & _SEEN_MASK
             return True
-        behind = newest - sequence
-        if not 0 < behind <= _SEEN_BITS or before >> (behind - 1) & 1:
+        if not 0 < -ahead <= _SEEN_BITS or self._before >> (-ahead - 1) & 1:
             return False
-        self._seen[key] = newest, before | 1 << (behind - 1)
+        self._before |= 1 << (-ahead - 1)
         return True

@@ -7,8 +7,9 @@ from hubbub.events import DeadlineMissed, InterestRefused, PeriodGranted, TicksS
 from hubbub.limits import MS, TIMED_REPORT, US
 from hubbub.message import Source
 from hubbub.protocol.endpoint import Endpoint
-from hubbub.protocol.timetrigger.consumer import Consumer, Miss
+from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.producer import Producer
+from hubbub.protocol.timetrigger.sieve import Miss
 from hubbub.wire.timed import Interest, split_origin
 
 _KEYS_MAX = 4096

@@ -151,6 +151,25 @@ class Stream:
         self._due_ns = None
         self._change_period(period_ns)
 
+    def is_like(self, other: "Stream") -> bool:
+        """Tell whether both take the same samples from now on."""
+        if self._due_ns is not None or other._due_ns is not None:
+            return False  # Arrivals are measured, and neither has measured the other's.
+        return (
+            self._slot == other._slot
+            and self.sequence == other.sequence
+            and self.era == other.era
+            and self.period_ns == other.period_ns
+            and self.granted_us == other.granted_us
+            and self._is_judged == other._is_judged
+            and self._is_out_of_turn == other._is_out_of_turn
+        )
+
+    def note_quicker(self, other: "Stream") -> None:
+        """Learn from a stream like this one how quickly samples come."""
+        if self._delay_ns is not None and other._delay_ns is not None:
+            self._delay_ns = min(self._delay_ns, other._delay_ns)
+
     def is_lost(self, now: int) -> bool:
         """Tell whether the producer was silent for too long."""
         silence_ns = max(CONSUMER_SILENCE, LEASE_PERIODS * self.period_ns)

@@ -4,11 +4,11 @@ from math import comb
 
 from hubbub.limits import MS, SECOND, US
 from hubbub.protocol.settings import Settings
-from hubbub.simulation.network import KIND_OFFSET, Drop, name_kind
+from hubbub.simulation.network import Drop, name_kind
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.scenarios.registry import chatter, gather, scenario
 from hubbub.simulation.stage import Stage
-from hubbub.wire.header import HELLO
+from hubbub.wire.header import HELLO, KIND_OFFSET
 
 _TAIL_NS = 100 * MS
 

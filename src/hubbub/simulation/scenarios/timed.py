@@ -6,7 +6,7 @@ from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
 from hubbub.simulation.timed import Company, User, draw_periods, half_a_tick
-from hubbub.wire.header import HEADER_BYTES, INTEREST, RESPONSE
+from hubbub.wire.header import HEADER_BYTES, INTEREST, KIND_OFFSET, RESPONSE
 from hubbub.wire.timed import (
     ONE,
     Interest,
@@ -18,7 +18,7 @@ from hubbub.wire.timed import (
 )
 
 _SCHEDULES = (STRICT, DUE, DUE, HARMONISED)
-_KIND_OFFSET = 3
+
 _IN_FLIGHT_NS = 60 * MS
 
 
@@ -207,7 +207,7 @@ def timed_replay(stage: Stage) -> None:
     leaver = company.users[1]
     leaver.stop()
     world.run_for(100 * MS)
-    interests = [frame for frame in company.heard if frame[_KIND_OFFSET] == INTEREST]
+    interests = [frame for frame in company.heard if frame[KIND_OFFSET] == INTEREST]
     others = [one.node for one in company.users] + [maker.node for maker in company.makers]
     for _ in range(200):
         frame = random.choice(random.choice([interests, company.heard]))
@@ -216,7 +216,7 @@ def timed_replay(stage: Stage) -> None:
         stage.network._carry(sender, node, frame, world.now)
         body = _bend(stage, frame)
         if body is not None:
-            mallory.core.endpoint.send(None, frame[_KIND_OFFSET], 0, body)
+            mallory.core.endpoint.send(None, frame[KIND_OFFSET], 0, body)
             mallory.wake()
         world.run_for(random.randrange(10 * MS))
     periods = company.periods_us()
@@ -232,7 +232,7 @@ def timed_replay(stage: Stage) -> None:
 
 def _bend(stage: Stage, frame: bytes) -> bytes | None:
     """Address a frame to port 1, or leave it no hop."""
-    if frame[_KIND_OFFSET] == RESPONSE:
+    if frame[KIND_OFFSET] == RESPONSE:
         response = decode_response(frame, HEADER_BYTES, len(frame))
         assert response is not None
         later = response._replace(

@@ -1,15 +1,10 @@
 """Components of several nodes on one network: who hears what, once, and from whom."""
 
-from typing import Any
-
 import pytest
 
-from hubbub.events import ClockStepped, DeadlineMissed, Event, InterestRefused, PeriodGranted
+from hubbub.events import ClockStepped, DeadlineMissed, InterestRefused, PeriodGranted
 from hubbub.limits import MS, SECOND
-from hubbub.protocol.timetrigger.consumer import Consumer
-from hubbub.protocol.timetrigger.gateway import Gateway
-from hubbub.protocol.timetrigger.passing import Letter, Sample, Seen
-from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
+from hubbub.protocol.timetrigger.passing import Seen
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, LOCAL_CLOCK
 from hubbub.wire.header import CLOCK, DIRECT, INTEREST, OFFER, RESPONSE
 from hubbub.wire.timed import (
@@ -25,69 +20,13 @@ from hubbub.wire.timed import (
     encode_timed,
     make_origin,
 )
-from tests.harness import Lan, Node
-
-SPEED = 1
-WALL = 1_700_000_100 * SECOND
-
-
-class Car:
-    """A node with components, whose samples are numbers."""
-
-    def __init__(self, lan: Lan, *, is_stateless: bool = False) -> None:
-        self.lan = lan
-        self.node: Node = lan.add()
-        self.node.core.endpoint.wall_offset_ns = WALL
-        self.gateway: Gateway = self.node.core.timed
-        self.gateway.is_stateless = is_stateless
-        self.reads = 0
-        self.samples: dict[int, list[Sample]] = {}
-        self.letters: list[Letter] = []
-
-    @property
-    def id(self) -> bytes:
-        return self.gateway.node
-
-    def produce(self, type: int = SPEED, **options: Any) -> Producer:
-        def read(due: Due) -> None:
-            self.reads += 1
-            value = b"%d" % self.reads
-            self.gateway.respond(self.lan.now, due, value, WALL + self.lan.now)
-
-        return self.gateway.produce(self.lan.now, type, "/x", ProducerOptions(**options), read)
-
-    def consume(self, period_ms: float, type: int = SPEED, **options: Any) -> Consumer:
-        consumer = Consumer(
-            0, type, "/x", self.gateway.clock, period_us=int(period_ms * 1000), **options
-        )
-        got: list[Sample] = []
-        self.gateway.consume(self.lan.now, consumer, got.append)
-        self.samples[consumer.port] = got
-        return consumer
-
-    def got(self, consumer: Consumer) -> list[Sample]:
-        return self.samples[consumer.port]
-
-    def receive(self, kind: int, body: bytes, sender: "Car") -> None:
-        """Take a frame as if another had sent it."""
-        endpoint = sender.node.core.endpoint
-        endpoint.send(None, kind, 0, body)
-        burst = endpoint.control.pop()
-        data = b"".join(burst.buffers)
-        self.node.core.receive(self.lan.now, data, 0, sender.node.address)
-        self.node.drain(self.lan.now)
-
-    def events(self, kind: type[Event]) -> list[Any]:
-        return [event for event in self.node.events if isinstance(event, kind)]
+from tests.harness import Lan
+from tests.unit.protocol.timetrigger.cars import SPEED, WALL, Car, ticks
 
 
 @pytest.fixture
 def lan() -> Lan:
     return Lan()
-
-
-def ticks(samples: list[Sample]) -> list[int]:
-    return [(sample.response.tick_ns - WALL) // MS for sample in samples]
 
 
 def test_consumer_elsewhere_gets_a_sample_a_slot_with_the_producer_as_origin(lan: Lan) -> None:
@@ -324,12 +263,11 @@ def test_frames_that_go_no_further_are_counted_by_reason(lan: Lan) -> None:
 
 
 def test_replayed_and_reordered_frames_are_told_apart() -> None:
-    seen = Seen(100)
-    assert [seen.is_new(b"o", 1, n) for n in (5, 7, 6, 7, 5, 6, 8, 4, 4)] == [
+    seen = Seen()
+    assert [seen.is_new(n) for n in (5, 7, 6, 7, 5, 6, 8, 4, 4)] == [
         True, True, True, False, False, False, True, True, False,
     ]  # fmt: skip
-    assert seen.is_new(b"o", 2, 5) and seen.is_new(b"p", 1, 5)
-    assert seen.is_new(b"o", 1, 10**9) and not seen.is_new(b"o", 1, 8)
+    assert seen.is_new(10**9) and not seen.is_new(8)
 
 
 def test_stateless_gateway_hands_everything_to_every_component(lan: Lan) -> None:
@@ -351,12 +289,12 @@ def test_stateless_gateway_hands_everything_to_every_component(lan: Lan) -> None
 def test_letter_reaches_one_port_and_no_other(lan: Lan) -> None:
     one, two = Car(lan), Car(lan)
     lan.run(100 * MS)
-    two.gateway.listen(two.letters.append, 5)
-    one.gateway.listen(one.letters.append, 4)
-    assert one.gateway.send_letter(lan.now, 4, two.id, 5, b"stop")
-    assert one.gateway.send_letter(lan.now, 4, two.id, 6, b"nobody")
-    assert one.gateway.send_letter(lan.now, 9, one.id, 4, b"self")
-    assert not one.gateway.send_letter(lan.now, 4, b"?" * 12, 5, b"where")
+    two.gateway.post.listen(two.letters.append, 5)
+    one.gateway.post.listen(one.letters.append, 4)
+    assert one.gateway.post.send(lan.now, 4, two.id, 5, b"stop")
+    assert one.gateway.post.send(lan.now, 4, two.id, 6, b"nobody")
+    assert one.gateway.post.send(lan.now, 9, one.id, 4, b"self")
+    assert not one.gateway.post.send(lan.now, 4, b"?" * 12, 5, b"where")
     two.receive(DIRECT, encode_timed(Direct(one.id, 4, 1, two.id, 1, b"inside")), one)
     lan.run(10 * MS)
     assert [(letter.port, letter.payload) for letter in two.letters] == [(4, b"stop")]
@@ -411,6 +349,25 @@ def test_local_clock_does_not_follow_steps_of_the_wall_clock(lan: Lan) -> None:
     assert [len(car.events(ClockStepped)) for car in cars] == [0, 1]
 
 
+def test_interests_and_offers_of_other_types_are_not_taken_apart(lan: Lan) -> None:
+    car, other = Car(lan), Car(lan)
+    car.produce(70_000)
+    car.consume(100, 5)
+    lan.run(100 * MS)
+    tally, wants = car.gateway.tally, [Wanted(2, 100_000)]
+    before = tally.unwanted
+    for type in (1, 200, 60_000, 2**31):
+        unknown = Interest(other.id, 300, 0, type, 1, 1, 3000, 0, 0, wants)
+        car.receive(INTEREST, encode_timed(unknown), other)
+    assert tally.unwanted == before + 4
+    asked = Interest(other.id, 300, 0, 70_000, 1, 1, 3000, 0, 0, wants)
+    car.receive(INTEREST, encode_timed(asked), other)
+    assert tally.unwanted == before + 4 and tally.relayed >= 1
+    drops = car.node.core.endpoint.drops["malformed"]
+    car.receive(INTEREST, b"no array", other)
+    assert car.node.core.endpoint.drops["malformed"] == drops + 1
+
+
 def test_hundred_components_share_one_agenda(lan: Lan) -> None:
     maker, user = Car(lan), Car(lan)
     for type in range(1, 101):
@@ -418,4 +375,4 @@ def test_hundred_components_share_one_agenda(lan: Lan) -> None:
     consumers = [user.consume(100, type) for type in range(1, 101)]
     lan.run(1 * SECOND)
     assert all(consumer.missed == 0 and consumer.served >= 10 for consumer in consumers)
-    assert len(maker.gateway._agenda._heap) < 500
+    assert len(maker.gateway.office.agenda._heap) < 500

@@ -1,0 +1,61 @@
+"""Direct messages between the ports of nodes."""
+
+from collections.abc import Callable
+
+from hubbub.protocol.timetrigger.office import Office
+from hubbub.protocol.timetrigger.passing import Letter
+from hubbub.wire.header import DIRECT
+from hubbub.wire.timed import COMPONENT_PORT, Direct, decode_timed, encode_timed
+
+
+class Post:
+    """The direct messages of one node."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._takers: dict[int, Callable[[Letter], None]] = {}  # By port.
+
+    def listen(self, taker: Callable[[Letter], None], port: int) -> None:
+        """Let a component hear the direct messages for its port."""
+        self._takers[port] = taker
+
+    def deafen(self, port: int) -> None:
+        """Let nobody hear them any more."""
+        self._takers.pop(port, None)
+
+    def send(self, now: int, port: int, target: bytes, to: int, payload: bytes) -> bool:
+        """Send a direct message to a port of a node; False: that node is not here."""
+        office = self._office
+        if target == office.node:
+            received_ns = now + office.endpoint.wall_offset_ns
+            return self._hand(to, Letter(office.endpoint.source, port, payload, received_ns))
+        key = next((k for k in office.peers if k.startswith(target)), None)
+        if key is None:
+            return False
+        body = encode_timed(Direct(office.node, port, to, target, 1, payload))
+        office.send(now, office.peers[key].reach, DIRECT, body)
+        return True
+
+    def take(self, now: int, body: bytes) -> bool:
+        """Take a direct message from outside; False: it is malformed."""
+        direct, office = decode_timed(Direct, body), self._office
+        if direct is None:
+            return False
+        if direct.destination < COMPONENT_PORT:
+            office.tally.refused_port += 1
+        elif direct.target != office.node or not direct.hops:
+            office.tally.refused_hops += 1
+        else:
+            source = office.source_of(direct.node)
+            received_ns = now + office.endpoint.wall_offset_ns
+            letter = Letter(source, direct.port, direct.payload, received_ns)
+            if not self._hand(direct.destination, letter):
+                office.tally.unwanted += 1
+        return True
+
+    def _hand(self, port: int, letter: Letter) -> bool:
+        taker = self._takers.get(port)
+        if taker is not None:
+            self._office.tally.handed += 1
+            self._office.hand(taker, letter)
+        return taker is not None

@@ -1,0 +1,192 @@
+"""What consumers of one type and period have had: a stream for each producer of that type.
+
+Streams are filtered apart, as two producers have two clocks and two schedules. With mode ONE only
+the producer of the lowest address counts that is not silent.
+
+Consumers that want the same share a sieve, so that a sample costs as much for ten of them as for
+one. A consumer that is new has a sieve of its own until both have come to the same slots; what it
+has had before, and the other has, is in its own books (`Consumer.move`).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hubbub.limits import PRODUCERS_HEARD_MAX, US
+from hubbub.protocol.timetrigger.clock import SlotClock
+from hubbub.protocol.timetrigger.interests import NEVER
+from hubbub.protocol.timetrigger.slots import STALE, TAKEN, Stream
+from hubbub.wire.timed import ALL, OBSERVE, ONE, SYNCHRONISED, Response
+
+if TYPE_CHECKING:
+    from hubbub.protocol.timetrigger.consumer import Consumer
+
+UNCHOSEN: Final = "unchosen"
+
+
+class Miss(NamedTuple):
+    """Slots of a producer that stayed empty."""
+
+    origin: bytes
+    slots: int
+    is_lost: bool  # It was silent for so long that it is not waited for any more.
+
+
+class Sieve:
+    """One sample a slot of each producer, for all who want just that."""
+
+    def __init__(self, clock: SlotClock, period_us: int, mode: int, age_ns_max: int) -> None:
+        self.clock = clock
+        self.period_us = period_us
+        self.mode = mode
+        self.age_ns_max = age_ns_max  # 0: however old.
+        self.is_plain = mode == ALL and not age_ns_max  # Only slots decide.
+        self.due_ns = NEVER
+        self.streams: dict[bytes, Stream] = {}
+        self.counts: Counter[str] = Counter()  # Of samples, by what they were.
+        self.members: list[Consumer] = []
+        # Replaced when members change: who is handing out has what was right for its samples.
+        self.takers: list[Callable[[Any], None]] = []
+        self._served = 0  # Of streams that have ended,
+        self._missed = 0
+        self._chosen: bytes | None = None
+        self._quickest: dict[bytes, int] = {}  # From sample to arrival, where clocks differ.
+
+    @property
+    def served(self) -> int:
+        """Return how many slots have had a sample."""
+        return self._served + sum(stream.served for stream in self.streams.values())
+
+    @property
+    def missed(self) -> int:
+        """Return how many slots have had none."""
+        return self._missed + sum(stream.missed for stream in self.streams.values())
+
+    def take(self, now: int, response: Response) -> bool:
+        """Take a sample, or count why not."""
+        origin = response.origin
+        if self.age_ns_max and self._age(now, response) > self.age_ns_max:
+            self.counts[STALE] += 1
+            return False
+        if self.mode == ONE and not self._choose(now, origin):
+            self.counts[UNCHOSEN] += 1
+            return False
+        stream = self.streams.get(origin)
+        if stream is None:
+            stream = self._open(now, origin)
+        outcome = (
+            stream.take(now, response) if self.mode != OBSERVE else stream.observe(now, response)
+        )
+        if outcome != TAKEN:
+            self.counts[outcome] += 1
+            return False
+        if stream.deadline_ns < self.due_ns:
+            self.due_ns = stream.deadline_ns
+        return True
+
+    def advance(self, now: int) -> list[Miss]:
+        """Judge the slots that are over."""
+        misses = []
+        for origin, stream in list(self.streams.items()):
+            count = stream.judge(now)
+            is_lost = stream.is_lost(now)
+            if is_lost:
+                self._close(origin)
+            if count or (is_lost and self.mode != OBSERVE):
+                misses.append(Miss(origin, count, is_lost))
+        self._set_due()
+        return misses
+
+    def forget_node(self, node: bytes) -> list[Miss]:
+        """Let go of the producers of a node that has left."""
+        gone = [origin for origin in self.streams if origin.startswith(node)]
+        for origin in gone:
+            self._close(origin)
+        return [Miss(origin, 0, True) for origin in gone]
+
+    def forget_producer(self, origin: bytes) -> None:
+        """Let go of a producer that has stopped."""
+        if origin in self.streams:
+            self._close(origin)
+
+    # Who has it.
+
+    def enter(self, consumer: "Consumer") -> None:
+        """Let a consumer have what is taken from now on."""
+        self.members = [*self.members, consumer]
+        self.takers = [*self.takers, consumer.taker]
+
+    def leave(self, consumer: "Consumer") -> None:
+        """Let it have nothing more."""
+        self.members = [one for one in self.members if one is not consumer]
+        self.takers = [one.taker for one in self.members]
+
+    def is_like(self, other: "Sieve") -> bool:
+        """Tell whether both take the same samples from now on."""
+        if not (self.is_plain and other.is_plain) or self.period_us != other.period_us:
+            return False
+        if self.streams.keys() != other.streams.keys():
+            return False
+        return all(one.is_like(other.streams[origin]) for origin, one in self.streams.items())
+
+    def absorb(self, other: "Sieve") -> None:
+        """Take over the members of a sieve that is like this one."""
+        for origin, stream in self.streams.items():
+            stream.note_quicker(other.streams[origin])
+        for member in other.members:
+            member.move(self)
+
+    def split(self, period_us: int) -> "Sieve":
+        """Return a sieve of another period that begins with the slots of this one."""
+        other = Sieve(self.clock, period_us, self.mode, self.age_ns_max)
+        other.streams = {origin: copy(stream) for origin, stream in self.streams.items()}
+        other.counts = self.counts.copy()
+        other._served, other._missed = self._served, self._missed
+        other._chosen, other._quickest = self._chosen, dict(self._quickest)
+        for stream in other.streams.values():
+            stream.change_period(period_us * US)
+        other._set_due()
+        return other
+
+    def _open(self, now: int, origin: bytes) -> Stream:
+        if len(self.streams) >= PRODUCERS_HEARD_MAX:
+            self._close(min(self.streams, key=lambda one: self.streams[one].heard_ns))
+        stream = self.streams[origin] = Stream(now, self.period_us * US)
+        return stream
+
+    def _close(self, origin: bytes) -> None:
+        stream = self.streams.pop(origin)
+        self._quickest.pop(origin, None)
+        self._served += stream.served
+        self._missed += stream.missed
+        if self._chosen == origin:
+            self._chosen = None
+
+    def _choose(self, now: int, origin: bytes) -> bool:
+        """Tell whether this producer is the one to take samples from."""
+        if origin == self._chosen:
+            return True
+        chosen = None if self._chosen is None else self.streams.get(self._chosen)
+        # Of those that begin together the lowest is chosen; later, whoever is there when the one we
+        # had leaves a slot empty.
+        if self._chosen is not None and chosen is not None:
+            is_lower = chosen.served <= 1 and origin < self._chosen
+            if not (is_lower or chosen.is_silent(now)):
+                return False
+            self._close(self._chosen)
+        self._chosen = origin
+        return True
+
+    def _age(self, now: int, response: Response) -> int:
+        """Return how old a sample is; where clocks differ, by how much more than at the best."""
+        age_ns = self.clock.at(now) - response.sampled_ns
+        if response.flags & SYNCHRONISED and self.clock.is_synchronised:
+            return age_ns
+        quickest = min(age_ns, self._quickest.get(response.origin, age_ns))
+        self._quickest[response.origin] = quickest
+        return age_ns - quickest
+
+    def _set_due(self) -> None:
+        deadlines = [stream.deadline_ns for stream in self.streams.values()]
+        self.due_ns = min(deadlines, default=NEVER)

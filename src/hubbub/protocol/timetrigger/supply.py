@@ -1,0 +1,125 @@
+"""The producers of a node: who wants their samples, where these go, and what is told of them."""
+
+from typing import Final
+
+from hubbub.limits import OFFER_INTERVAL, OFFER_SPACING, TIMED_REPEAT_INTERVAL, TIMED_REPEATS
+from hubbub.protocol.burst import Address
+from hubbub.protocol.timetrigger.interests import LOCAL, NEVER
+from hubbub.protocol.timetrigger.office import Office
+from hubbub.protocol.timetrigger.producer import Due, Producer
+from hubbub.wire.header import OFFER, RESPONSE
+from hubbub.wire.timed import OBSERVE, Interest, Response, encode_response, encode_timed
+
+_NO_PRODUCERS: Final[list[Producer]] = []
+
+
+class Supply:
+    """The producers of one node on one channel."""
+
+    def __init__(self, office: Office) -> None:
+        self.producers: dict[int, list[Producer]] = {}  # By type.
+        self._office = office
+
+    def add(self, now: int, producer: Producer) -> None:
+        """Offer a producer to everybody."""
+        self.producers.setdefault(producer.type, []).append(producer)
+        producer.offers_left = 0 if self._office.is_stateless else TIMED_REPEATS + 1
+        producer.offer_ns = now if producer.offers_left else NEVER
+        producer.plan_offer()
+        self._office.plan(producer)
+
+    def remove(self, producer: Producer) -> None:
+        """Make nothing by it any more, and say so."""
+        producer.stop()
+        self._office.agenda.remove(producer)
+        self.producers[producer.type].remove(producer)
+        if not self.producers[producer.type]:
+            del self.producers[producer.type]
+        if not self._office.is_stateless:
+            self._office.send_all(OFFER, encode_timed(producer.offer()))
+
+    def all(self) -> list[Producer]:
+        """Return the producers of all types."""
+        return [one for some in self.producers.values() for one in some]
+
+    # Interests.
+
+    def take_interest(self, now: int, interest: Interest, via: bytes) -> None:
+        """Tell the producers that it concerns of an interest."""
+        office, tally = self._office, self._office.tally
+        if interest.type:
+            concerned = self.producers.get(interest.type, _NO_PRODUCERS)
+        else:  # Nobody makes what is unknown.
+            concerned = self.all() if interest.mode == OBSERVE else _NO_PRODUCERS
+        tally.handed += len(office.components) if office.is_stateless else len(concerned)
+        if not concerned:
+            tally.unwanted += 1
+            return
+        tally.relayed += 1
+        for producer in concerned:
+            self._tell(now, producer, interest, via)
+
+    def _tell(self, now: int, producer: Producer, interest: Interest, via: bytes) -> None:
+        refused, rounded = producer.interests.refused, producer.refused_periods
+        self._hand(producer.advance(now))
+        if producer.take_interest(now, interest, via):
+            is_observed = bool(producer.interests.observers)
+            if is_observed and not self._office.is_stateless:
+                producer.offer_ns = min(producer.offer_ns, now + OFFER_SPACING)
+        reports = self._office.reports
+        if producer.interests.refused > refused:
+            reports.refused(now, producer, interest, "full")
+        if producer.refused_periods > rounded:
+            reports.refused(now, producer, interest, "floor")
+        producer.plan_offer()
+        self._office.plan(producer)
+
+    # Time.
+
+    def advance(self, now: int, producer: Producer) -> None:
+        """Have a producer make what is due."""
+        skipped = producer.skipped
+        self._hand(producer.advance(now))
+        if producer.skipped > skipped:
+            self._office.reports.skipped(now, producer, producer.skipped - skipped)
+        if now >= producer.offer_ns:
+            self._office.send_all(OFFER, encode_timed(producer.offer()))
+            producer.offers_left = max(0, producer.offers_left - 1)
+            if producer.offers_left:
+                producer.offer_ns = now + TIMED_REPEAT_INTERVAL
+            else:
+                is_observed = bool(producer.interests.observers)
+                producer.offer_ns = now + OFFER_INTERVAL if is_observed else NEVER
+        producer.plan_offer()
+
+    def clock_changed(self, now: int) -> None:
+        """Plan anew: what was planned is due at other times now."""
+        for producer in self.all():
+            producer.clock_changed(now)
+            self._office.plan(producer)
+
+    def forget_peer(self, now: int, key: bytes) -> None:
+        """Let go of what a peer wanted that has left."""
+        for producer in self.all():
+            producer.forget_peer(now, key)
+
+    def send(self, now: int, producer: Producer, response: Response) -> None:
+        """Send a sample to those outside who want it."""
+        destination = self._route(producer)
+        if destination != LOCAL:
+            self._office.send(now, destination, RESPONSE, encode_response(response))
+
+    def _route(self, producer: Producer) -> Address | bytes | None:
+        """Choose where samples go; LOCAL: nobody outside wants them."""
+        ways, peers = self._office.endpoint.ways, self._office.peers
+        if self._office.is_stateless:
+            return ways.everybody
+        keys = [key for key in producer.receivers if key in peers and not peers[key].lost_ns]
+        if not keys:
+            return LOCAL
+        return peers[keys[0]].reach if len(keys) == 1 else ways.route(keys, ())
+
+    def _hand(self, due: Due | None) -> None:
+        """Let the shell make a sample."""
+        if due is not None:
+            self._office.hand(due.producer.taker, due)

@@ -1,0 +1,122 @@
+"""What the consumers of a node want, told to everybody, and the offers that answer it."""
+
+from typing import Final
+
+from hubbub.limits import MS, PRODUCERS_HEARD_MAX, US
+from hubbub.protocol.timetrigger.clock import SlotClock
+from hubbub.protocol.timetrigger.consumer import Consumer
+from hubbub.protocol.timetrigger.demand import Demand
+from hubbub.protocol.timetrigger.interests import LOCAL
+from hubbub.protocol.timetrigger.office import Office
+from hubbub.protocol.timetrigger.producer import Producer
+from hubbub.protocol.timetrigger.relay import Relay
+from hubbub.protocol.timetrigger.supply import Supply
+from hubbub.wire.header import INTEREST
+from hubbub.wire.timed import GATEWAY_PORT, Offer, make_origin
+
+_ANSWER_SPREAD: Final = 10 * MS
+
+
+class Wants:
+    """The interests of one node on one channel: one for each type, however many consumers."""
+
+    def __init__(self, office: Office, clock: SlotClock, supply: Supply, relay: Relay) -> None:
+        self.offers: dict[bytes, int] = {}  # Of others: versions.
+        self._office = office
+        self._clock = clock
+        self._supply = supply
+        self._relay = relay
+        self._demands: dict[tuple[int, ...], Demand] = {}
+
+    def add(self, now: int, consumer: Consumer) -> None:
+        """Tell everybody what a consumer wants that is new."""
+        key = self._demand_key(consumer)
+        demand = self._demands.get(key)
+        if demand is None:
+            demand = self._demands[key] = self._make_demand(now, consumer)
+        demand.consumers.append(consumer)
+        self._tell(now, demand)
+
+    def change(self, now: int, consumer: Consumer) -> None:
+        """Tell everybody that a consumer wants samples at another period."""
+        demand = self._demands.get(self._demand_key(consumer))
+        if demand is not None and consumer.is_open:
+            self._tell(now, demand)
+
+    def remove(self, now: int, consumer: Consumer) -> None:
+        """Tell everybody that a consumer wants nothing any more."""
+        demand = self._demands.get(self._demand_key(consumer))
+        if demand is not None:
+            demand.consumers.remove(consumer)
+            self._tell(now, demand)
+
+    def tell_producer(self, now: int, producer: Producer) -> None:
+        """Tell a producer of ours that is new what our consumers want."""
+        for demand in list(self._demands.values()):
+            if demand.type in (producer.type, 0) and demand.consumers:
+                self._supply.take_interest(now, demand.tell(now), LOCAL)
+
+    def tell_again(self, now: int, demand: Demand) -> None:
+        """Tell an interest, inside and outside."""
+        office = self._office
+        self._relay.share(demand.type)
+        interest = demand.tell(now)
+        office.send_all(INTEREST, demand.encode(interest, office.body_bytes_max))
+        self._supply.take_interest(now, interest, LOCAL)
+        if office.watch is not None:
+            office.watch.hear_interest(now, interest, office.endpoint.source)
+        if demand.is_over:
+            self._demands = {k: one for k, one in self._demands.items() if one is not demand}
+            office.agenda.remove(demand)
+
+    def take_offer(self, now: int, offer: Offer) -> None:
+        """Hear of a producer elsewhere; tell one that is new to us what we want of it."""
+        origin = make_origin(offer.node, offer.port)
+        if offer.version <= self.offers.get(origin, -1):
+            self._office.tally.duplicates += 1
+        elif not offer.is_open:
+            self.offers.pop(origin, None)
+            self.forget_producer(origin)
+        else:
+            if origin not in self.offers:
+                self._answer(now, offer)
+            self.offers.pop(origin, None)
+            self.offers[origin] = offer.version
+            if len(self.offers) > PRODUCERS_HEARD_MAX:
+                del self.offers[next(iter(self.offers))]
+
+    def forget_producer(self, origin: bytes) -> None:
+        """Wait for a producer no more that has stopped."""
+        for sieve in self._relay.all_sieves():
+            sieve.forget_producer(origin)
+
+    def forget_node(self, node: bytes) -> None:
+        """Let go of the offers of a node that has left."""
+        for origin in [one for one in self.offers if one.startswith(node)]:
+            del self.offers[origin]
+
+    def _demand_key(self, consumer: Consumer) -> tuple[int, ...]:
+        if self._office.is_stateless:
+            return (consumer.type, consumer.port)
+        return (consumer.type, consumer.mode, consumer.scope)
+
+    def _make_demand(self, now: int, consumer: Consumer) -> Demand:
+        office = self._office
+        version = max(0, self._clock.at(now)) // US
+        # Interests of several modes and scopes are several, and need an origin each.
+        is_apart = office.is_stateless or consumer.mode or consumer.scope
+        port = consumer.port if is_apart else GATEWAY_PORT
+        return Demand(consumer, office.node, port, version, office.endpoint.random)
+
+    def _tell(self, now: int, demand: Demand) -> None:
+        """Tell an interest that has changed at once."""
+        demand.change(now)
+        self.tell_again(now, demand)
+        self._office.plan(demand)
+
+    def _answer(self, now: int, offer: Offer) -> None:
+        random = self._office.endpoint.random
+        for demand in self._demands.values():
+            if demand.type in (offer.type, 0) and demand.consumers:
+                demand.remind(now + int(random.random() * _ANSWER_SPREAD))
+                self._office.plan(demand)
