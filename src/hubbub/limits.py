@@ -110,6 +110,7 @@ INTERESTS_PER_NODE_MAX: Final = 64  # of one node in it.
 OVERRUN_TICKS_COUNTED: Final = 1000  # Further ticks that were missed at once are reckoned.
 PRODUCERS_HEARD_MAX: Final = 4096  # By one consumer.
 COMPONENTS_MAX: Final = 4096
+PASSED_BY_MAX: Final = 1 << 14  # Types and routes that are known to concern nobody here.
 DIRECT_BYTES_MAX: Final = 1024
 SLOT_TOLERANCE_MIN: Final = 20 * MS  # A slot is given up half a period, or so long, after its end.
 CONSUMER_SILENCE: Final = 3 * SECOND  # A producer is lost that was silent so long, or five periods.

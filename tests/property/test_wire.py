@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -292,3 +293,22 @@ def test_type_of_an_interest_or_offer_is_found_without_decoding_it(
 @given(st.binary(max_size=40))
 def test_type_is_looked_for_in_anything_without_raising(data: bytes) -> None:
     timed.peek_type(data, 0, len(data))
+
+
+@given(interests | offers, interests | offers)
+def test_frames_of_two_types_never_have_the_same_mark(
+    one: Interest | Offer, other: Interest | Offer
+) -> None:
+    marks = [timed.peek_mark(body, 0, len(body)) for body in map(timed.encode_timed, (one, other))]
+    assert one.type == other.type or marks[0] != marks[1] or marks[0] == b""
+
+
+@given(interests, st.integers(0, 127), st.integers(0, 100))
+def test_renewed_interest_has_the_mark_of_the_one_before(
+    interest: Interest, port: int, later: int
+) -> None:
+    asked = msgspec.structs.replace(interest, port=port, destination=0, version=2**50)
+    renewed = msgspec.structs.replace(asked, version=2**50 + later, lease_ms=7)
+    bodies = [timed.encode_timed(one) for one in (asked, renewed)]
+    marks = {timed.peek_mark(body, 0, len(body)) for body in bodies}
+    assert len(marks) == 1 and marks != {b""}

@@ -51,6 +51,9 @@ class _Car:
         self.endpoint = Endpoint(identity, settings, "fleet", Random(number), count(1))
         self.endpoint.wall_offset_ns = _WALL_NS
         self.gateway = Gateway(self.endpoint, peers, _BODY_BYTES_MAX)
+        self.office, self.take, self.events = (
+            self.gateway.office, self.gateway.take, self.endpoint.events
+        )  # fmt: skip
         self.consumers: list[Consumer] = []
         self.peer = peers[self.endpoint.key] = Peer(self.endpoint.key, ("car", number), 0)
         self.now = 0
@@ -126,13 +129,14 @@ class Fleet:
         is_for_all = destination is None or isinstance(destination, Pipes)
         targets = self.cars if is_for_all else [self.cars[destination[1]]]  # type: ignore[index]
         size = len(data)
+        peer = car.peer
         for other in targets:
             if other is not car:
-                gateway = other.gateway
-                before = gateway.due_ns
-                gateway.take(now, car.peer, header, data, 0, size)
-                if other.endpoint.events:
+                office = other.office
+                before = office.due_ns
+                other.take(now, peer, header, data, 0, size)
+                if other.events:
                     self._busy.append(other)
-                if gateway.due_ns < before:
+                if office.due_ns < before:
                     number = other.peer.address[1]
-                    heappush(self._agenda, (max(now, gateway.due_ns), number))
+                    heappush(self._agenda, (max(now, office.due_ns), number))

@@ -205,7 +205,9 @@ def decode_clock(body: bytes) -> ClockExchange | None:
 # MessagePack: what an array of more than 15 begins with, and 12 bytes; and the size of a number by
 # its first byte: a small one is that byte.
 _ARRAY_16: Final = b"\xdc"
+_TYPE_BYTES_MAX: Final = 5
 _NODE_BEGINS: Final = bytes((0xC4, NODE_BYTES))
+_SMALL: Final = 0x80
 _UINT_BYTES: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
 
 
@@ -223,6 +225,17 @@ def peek_type(buffer: bytes, begin: int, end: int) -> int | None:
         return None
     size = _UINT_BYTES.get(buffer[at], 1)
     return buffer[at] if size == 1 else int.from_bytes(buffer[at + 1 : at + size], "big")
+
+
+def peek_mark(buffer: bytes, begin: int, end: int) -> bytes:
+    """Return five bytes that tell the type of an INTEREST or OFFER to port 0; empty: not so simply.
+
+    Behind a short type they hold the hops and high bytes of the version, which hardly ever change.
+    """
+    at = begin + NODE_BYTES + (7 if buffer[begin : begin + 1] == _ARRAY_16 else 5)
+    if at + _TYPE_BYTES_MAX > end or buffer[at - 2] >= _SMALL or buffer[at - 1] != GATEWAY_PORT:
+        return b""
+    return buffer[at : at + _TYPE_BYTES_MAX]
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -14,7 +14,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from hubbub.limits import PERIOD_US_MAX, PRODUCERS_HEARD_MAX
+from hubbub.limits import PASSED_BY_MAX, PERIOD_US_MAX, PRODUCERS_HEARD_MAX
 from hubbub.message import Source
 from hubbub.protocol.delivery import Handover
 from hubbub.protocol.peers import Peer
@@ -64,6 +64,7 @@ class Relay:
         self._office = office
         self._endpoint = office.endpoint
         self._tally = office.tally
+        self._passed_by: set[bytes] = set()  # Routes that concern nobody here.
         self._version = 0  # Grows when the sieves change.
 
     # Who wants what.
@@ -125,6 +126,7 @@ class Relay:
 
     def _enter(self, type: int, sieve: Sieve) -> None:
         self.sieves.setdefault(type, []).append(sieve)
+        self._passed_by.clear()
         self._version += 1
 
     def _leave(self, type: int, sieve: Sieve) -> None:
@@ -144,9 +146,13 @@ class Relay:
         behind = begin + RESPONSE_HEAD_BYTES
         if behind > end:
             return False
-        route = self.routes.get(buffer[begin : begin + ROUTE_BYTES])
+        key = buffer[begin : begin + ROUTE_BYTES]
+        route = self.routes.get(key)
         if route is None:
-            route = self._open(buffer, begin)
+            if key in self._passed_by:
+                tally.unwanted += 1
+                return True
+            route = self._open(key)
             if route is None:
                 return True
         if route.version != self._version:
@@ -220,13 +226,16 @@ class Relay:
                     self._office.reports.granted(member, response.origin, granted_us)
         return True
 
-    def _open(self, buffer: bytes, begin: int) -> Route | None:
+    def _open(self, key: bytes) -> Route | None:
         """Enter a producer; None: no component is concerned with what it sends."""
-        key, tally = buffer[begin : begin + ROUTE_BYTES], self._tally
+        tally = self._tally
         origin = key[:ORIGIN_BYTES]
         type = int.from_bytes(key[TYPE_OFFSET:], "big")
         if not (self._office.is_stateless or self.is_wanted(type)):
             tally.unwanted += 1
+            if len(self._passed_by) >= PASSED_BY_MAX:
+                self._passed_by.clear()
+            self._passed_by.add(key)
         elif int.from_bytes(key[ORIGIN_BYTES:TYPE_OFFSET], "big") != GATEWAY_PORT:
             tally.refused_port += 1
         elif origin.startswith(self._office.node):
