@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 import hubbub
 from hubbub.limits import MS, SLOT_TOLERANCE_MIN
+from hubbub.pipeline.merging.periods import compliance
+from hubbub.pipeline.registry import DIGESTS
 from hubbub.pipeline.schemas import RECORDED
 from hubbub.pipeline.transforms import periods
 from hubbub.recorder.player import Player
@@ -18,6 +20,7 @@ from hubbub.store import Store
 from tests.integration.bus import Place, fresh_place, wait_until
 
 WINDOW_NS = 1_000_000_000
+SLOTS = DIGESTS["slots"].columns
 SPEED, RPM = "/vehicle/speed", "/own/rpm"
 SAMPLES = 60
 pytestmark = pytest.mark.timeout(300)  # A busy machine makes of ten seconds of Spark a hundred.
@@ -81,10 +84,11 @@ def test_period_compliance_agrees_with_what_consumers_count(
     rows = spark.read.schema(RECORDED["messages"]).parquet(str(tmp_path / "store/messages"))
     timed = [row.asDict() for row in rows.collect()]
     assert all(row["tick_ns"] and row["source_name"] == "maker" for row in timed)
-    table = periods.compliance(periods.slots(rows, WINDOW_NS), WINDOW_NS).collect()
+    slots = periods.slots(rows, WINDOW_NS).select(*SLOTS.names).toArrow().cast(SLOTS)
+    table = compliance(slots, WINDOW_NS).to_pylist()
     for subject, period_ms in ((SPEED, 20), (RPM, 50)):
-        made = [row for row in table if row.subject == subject]
-        assert {row.period_ns for row in made} == {period_ms * MS}
+        made = [row for row in table if row["subject"] == subject]
+        assert {row["period_ns"] for row in made} == {period_ms * MS}
         sums = {name: sum(row[name] for row in made) for name in ("slots", "met", "late", "missed")}
         assert sums["slots"] == sums["met"] + sums["late"] + sums["missed"]
         assert sums["missed"] + sums["late"] > 0 or subject == RPM

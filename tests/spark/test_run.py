@@ -13,7 +13,6 @@ from hubbub.pipeline import tables
 from hubbub.pipeline.run import Pipeline, Summary, make_setup
 from tests.spark.recording import Recording
 from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, message
-from tests.spark.soak import only_in_soak
 
 WATERMARK_S = 1.0  # So short that a live run cuts something.
 pytestmark = pytest.mark.timeout(600)  # A busy machine makes of ten seconds of Spark a hundred.
@@ -103,7 +102,6 @@ def expected(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     return all_tables(path / "tables")
 
 
-@only_in_soak
 def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None:
     total = count_messages(segments())
     made = expected
@@ -124,7 +122,6 @@ def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None
     assert made["late"] == []
 
 
-@only_in_soak
 def test_incremental_runs_give_the_tables_of_one_batch_run(
     spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:
@@ -142,7 +139,6 @@ def test_incremental_runs_give_the_tables_of_one_batch_run(
     assert (nothing.steps, nothing.counts.read) == (0, 0)
 
 
-@only_in_soak
 def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
     spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:
@@ -174,7 +170,6 @@ def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
     assert_same(all_tables(tmp_path / "tables"), expected)
 
 
-@only_in_soak
 def test_a_copy_that_was_received_earlier_takes_the_place_of_one_counted_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:

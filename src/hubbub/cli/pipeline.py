@@ -99,7 +99,7 @@ def run(
             look = Alerts(out, rules, _publish_to(node)).look
         bar = stack.enter_context(Progress(None, ""))
         pipeline = stack.enter_context(
-            _open(store, out, only or [], window, watermark, master, batch, bar)
+            _open(store, out, only or [], window, watermark, master, batch, live, bar)
         )
         summary, is_interrupted = _run(pipeline, live, batch, look)
     _print(summary, out, as_json)
@@ -141,15 +141,17 @@ def _open(
     watermark: str,
     master: str | None,
     is_anew: bool,
+    is_live: bool,
     bar: Progress,
 ) -> "Iterator[Pipeline]":
     """Start Spark, and be the only run that writes the tables."""
-    from hubbub.pipeline.session import start
+    from hubbub.pipeline.session import SMALL_STEPS, start
     from hubbub.pipeline.versions import Versions
 
     with Versions(out).locked():
         bar.show(0, "Spark is starting")
-        spark = start(master, name="hubbub pipeline")
+        options = SMALL_STEPS if is_live else ()
+        spark = start(master, name="hubbub pipeline", java_options=options)
         try:
             from hubbub.pipeline.run import Pipeline, make_setup
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hubbub.limits import SMALL_STEP_ROWS
 from hubbub.pipeline.schemas import RECORDED, nothing
 from hubbub.pipeline.transforms import quality
 from hubbub.store.layout import DataFile, data_files
@@ -37,6 +38,11 @@ class Portion(NamedTuple):
     kinds: frozenset[str]
     oldest_ns: int | None  # Of the messages; None: not known.
     proven: frozenset[str]  # Checks that all messages pass.
+
+    @property
+    def is_small(self) -> bool:
+        """Tell whether so few rows are quicker in one piece."""
+        return sum(self.rows.values()) <= SMALL_STEP_ROWS
 
     def frame(self, spark: "SparkSession", table: str) -> "DataFrame":
         """Return the rows of a table."""

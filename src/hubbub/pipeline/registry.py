@@ -1,14 +1,17 @@
 """All tables: what each is made of, by which function, and how a step changes it.
 
-A step takes new rows of a recording and turns one version of the tables into the next. Functions
-get what they ask for by name: another table, or one of the frames and numbers below. Tables whose
+A step takes new rows of a recording and turns one version of the tables into the next. What is in
+proportion to the rows is done by Spark: tables that have a row for a row, and *digests*, which are
+small. All other tables are made of digests and of what was known before, by Arrow (decision 0025).
+Functions get what they ask for by name: another table, a digest, or one of these. Tables whose
 names begin with a dot are what is kept between steps, and of no interest to anybody else.
 
     messages, events, announcements, counters   new rows of the recording; messages are clean,
-    bad, cut, doubles                           without those in quarantine, late, or there before
+    bad, cut                                    without those in quarantine, late, or there before
     runs                                        of all messages so far
-    parts                                       of topic_health in the hours that the step touches
-    before.NAME                                 a table before the step
+    touched_parts                               of topic_health in the hours that the step touches
+    before.NAME, touched.NAME                   a table before the step; in the touched hours
+    shift                                       words are of so many sequences: 1 << shift
     window_ns, final_ns                         length of a window; windows that end here are final
 """
 
@@ -19,19 +22,38 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from hubbub.errors import ConfigurationError
+from hubbub.pipeline.merging import counters, gaps, health, periods, services
+from hubbub.pipeline.merging.groups import united
+from hubbub.pipeline.merging.traffic import traffic
 from hubbub.pipeline.tables import SHAPES
-from hubbub.pipeline.transforms import counters, gaps, health, messages, nodes, periods, services
+from hubbub.pipeline.transforms import counters as counter_rows
+from hubbub.pipeline.transforms import messages, nodes
+from hubbub.pipeline.transforms import periods as period_rows
+from hubbub.pipeline.transforms import services as service_rows
+from hubbub.pipeline.transforms.parts import parts
+from hubbub.pipeline.transforms.reports import reports, reports_of_quarantine
+from hubbub.pipeline.transforms.words import words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class Sink(Enum):
-    """What becomes of the rows that were there before."""
+    """Who writes a table, and what becomes of the rows that were there before."""
 
+    ROWS = "rows"  # Spark writes the new ones; the others stay.
     APPEND = "append"  # They stay.
     HOURS = "hours"  # Those of the hours that the step touches are replaced.
     WHOLE = "whole"  # All are replaced.
+
+
+class Digest(NamedTuple):
+    """What Spark makes of new rows for others to work with."""
+
+    inputs: tuple[str, ...]
+    function: "Callable[..., DataFrame]"
+    made_of: tuple[str, ...]  # Without new rows of any of these it is empty.
+    columns: Any
 
 
 class Table(NamedTuple):
@@ -39,7 +61,7 @@ class Table(NamedTuple):
 
     name: str
     inputs: tuple[str, ...]
-    function: "Callable[..., DataFrame]"
+    function: Callable[..., Any]  # Of data frames, if Spark writes the table; else of Arrow tables.
     sink: Sink
     changes_with: tuple[str, ...]  # Without new rows of any of these it stays as it is.
     columns: Any
@@ -74,41 +96,51 @@ _KEPT: Final = {
 FILES: Final = pa.schema([("table", _TEXT), ("hour", _TEXT), ("name", _TEXT)])
 
 
-def _reports(events: "DataFrame", bad: "DataFrame") -> "DataFrame":
-    return gaps.reports(events).unionByName(gaps.reports_of_quarantine(bad))
-
-
 def _presence(announcements: "DataFrame", events: "DataFrame") -> "DataFrame":
     return nodes.presence(announcements).unionByName(nodes.departures(events))
 
 
-def _counts(known: "DataFrame", rows: "DataFrame", window_ns: int) -> "DataFrame":
-    return counters.merged_counts(known.unionByName(counters.counts(rows, window_ns)))
-
-
-def _slots(known: "DataFrame", rows: "DataFrame", window_ns: int) -> "DataFrame":
-    return periods.merged_slots(known.unionByName(periods.slots(rows, window_ns)))
-
-
-def _tenures(known: "DataFrame", rows: "DataFrame") -> "DataFrame":
-    return services.merged_tenures(known.unionByName(services.tenures(rows)))
-
-
-def _health(
-    parts: "DataFrame", found: "DataFrame", counts: "DataFrame", window_ns: int, final_ns: int
-) -> "DataFrame":
+def _health(known: Any, found: Any, marks: Any, window_ns: int, final_ns: int) -> Any:
     lost = gaps.lost_by_window(found, window_ns)
-    return health.health(parts, lost, counters.repairs(counts), window_ns, final_ns)
+    return health.health(known, lost, counters.repairs(marks), window_ns, final_ns)
 
 
-def _as_is(rows: "DataFrame") -> "DataFrame":
+def _as_is(rows: Any) -> Any:
     return rows
+
+
+_WORDS: Final = [
+    *(*_TOPIC, ("source_name", _TEXT), ("word", _LONG), ("mask", _LONG)),
+    *(("is_doubled", pa.bool_()), ("first_ns", _LONG), ("last_ns", _LONG)),
+]
+DIGESTS: Final = {
+    "words": Digest(("messages", "shift"), words, ("messages",), pa.schema(_WORDS)),
+    "parts": Digest(
+        ("messages", "window_ns"), parts, ("messages",),
+        health.PART.append(pa.field("newest_ns", _LONG)),
+    ),
+    "slots": Digest(
+        ("messages", "window_ns"), period_rows.slots, ("periods",), pa.schema(_KEPT[".slots"])
+    ),
+    "tenures": Digest(
+        ("messages",), service_rows.tenures, ("services",), pa.schema(_KEPT[".tenures"])
+    ),
+    "reports": Digest(("events",), reports, ("events",), pa.schema(_KEPT[".reports"])),
+    "quarantined": Digest(("bad",), reports_of_quarantine, ("bad",), pa.schema(_KEPT[".reports"])),
+    "presence": Digest(
+        ("announcements", "events"), _presence, ("announcements", "events"),
+        pa.schema(_KEPT[".presence"]),
+    ),
+    "marks": Digest(
+        ("counters", "window_ns"), counter_rows.marks, ("counters",), pa.schema(_KEPT[".counts"])
+    ),
+}  # fmt: skip
 
 
 def _table(
     name: str,
     inputs: tuple[str, ...],
-    function: "Callable[..., DataFrame]",
+    function: Callable[..., Any],
     sink: Sink,
     changes_with: tuple[str, ...],
 ) -> Table:
@@ -121,39 +153,34 @@ def _table(
 # In an order in which each table comes behind those that it is made of.
 _ALL: Final = [
     _table(".runs", ("runs",), _as_is, Sink.WHOLE, ("messages",)),
-    _table(".reports", ("events", "bad"), _reports, Sink.APPEND, ("events", "bad")),
+    _table(".reports", ("reports", "quarantined"), united, Sink.APPEND, ("events", "bad")),
     _table("gaps", (".runs", ".reports"), gaps.gaps, Sink.WHOLE, ("messages", "events", "bad")),
+    _table(".counts", ("before..counts", "marks"), counters.merged, Sink.WHOLE, ("counters",)),
     _table(
-        ".counts", ("before..counts", "counters", "window_ns"), _counts, Sink.WHOLE, ("counters",)
+        "topic_health", ("touched_parts", "gaps", ".counts", "window_ns", "final_ns"), _health,
+        Sink.HOURS, ("messages", "events", "bad", "counters"),
     ),
+    _table(".presence", ("presence",), _as_is, Sink.APPEND, ("announcements", "events")),
     _table(
-        "topic_health", ("parts", "gaps", ".counts", "window_ns", "final_ns"), _health,
-        Sink.HOURS, ("messages", "events", "bad", "counters", "doubles"),
-    ),
-    _table(
-        ".presence", ("announcements", "events"), _presence, Sink.APPEND,
-        ("announcements", "events"),
-    ),
-    _table(
-        "traffic_matrix", ("touched.topic_health", ".presence"), nodes.traffic, Sink.HOURS,
+        "traffic_matrix", ("touched.topic_health", ".presence"), traffic, Sink.HOURS,
         ("messages", "announcements", "events"),
     ),
-    _table("messages", ("messages",), messages.messages, Sink.APPEND, ("messages",)),
-    _table("quarantine", ("bad",), _as_is, Sink.APPEND, ("bad",)),
+    _table("messages", ("messages",), messages.messages, Sink.ROWS, ("messages",)),
+    _table("quarantine", ("bad",), _as_is, Sink.ROWS, ("bad",)),
     _table(
-        "node_timeline", ("events", "announcements"), nodes.timeline, Sink.APPEND,
+        "node_timeline", ("events", "announcements"), nodes.timeline, Sink.ROWS,
         ("events", "announcements"),
     ),
-    _table(".slots", ("before..slots", "messages", "window_ns"), _slots, Sink.WHOLE, ("periods",)),
+    _table(".slots", ("before..slots", "slots"), periods.merged, Sink.WHOLE, ("periods",)),
     _table(
         "period_compliance", (".slots", "window_ns"), periods.compliance, Sink.WHOLE, ("periods",)
     ),
-    _table(".tenures", ("before..tenures", "messages"), _tenures, Sink.WHOLE, ("services",)),
+    _table(".tenures", ("before..tenures", "tenures"), services.merged, Sink.WHOLE, ("services",)),
     _table("service_managers", (".tenures",), services.managers, Sink.WHOLE, ("services",)),
     _table(
         "bus_counters", (".counts", "window_ns"), counters.bus_counters, Sink.WHOLE, ("counters",)
     ),
-    _table("late", ("cut",), _as_is, Sink.APPEND, ("cut",)),
+    _table("late", ("cut",), _as_is, Sink.ROWS, ("cut",)),
 ]  # fmt: skip
 REGISTRY: Final = {table.name: table for table in _ALL}
 PUBLIC: Final = tuple(name for name in SHAPES if name in REGISTRY)

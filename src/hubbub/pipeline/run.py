@@ -5,6 +5,7 @@ the small files: Spark's checkpoint remembers which file is of which step, so th
 killed is done again with the same files; the version of the tables says which step was the last.
 """
 
+import re
 import shutil
 import threading
 import time
@@ -42,9 +43,9 @@ from hubbub.pipeline.recording import (
     portion,
 )
 from hubbub.pipeline.registry import FILES, choose
-from hubbub.pipeline.schemas import RECORDED
-from hubbub.pipeline.session import cache_directory
-from hubbub.pipeline.step import Counts, Outcome, RowsMustGo, Setup, Step
+from hubbub.pipeline.rows import RowsMustGo
+from hubbub.pipeline.session import cache_directory, interpreting
+from hubbub.pipeline.step import Counts, Outcome, Setup, Step
 from hubbub.pipeline.transforms import quality
 from hubbub.pipeline.transforms.messages import with_value
 from hubbub.pipeline.versions import Versions
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _SHOWN_CHARACTERS: Final = 300
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
@@ -207,19 +208,17 @@ class Pipeline:
 
     def _stream(self, *, is_live: bool, interval_s: float = 0.0) -> "StreamingQuery":
         """Start a stream of the names of files: what is in them is read by the steps."""
-        named: DataFrame | None = None
         for table in INPUTS:
             (self._store / table).mkdir(exist_ok=True)
-            one = (
-                self._spark.readStream.schema(RECORDED[table])
-                .option("maxFilesPerTrigger", self._files_max)
-                # Without it the folders of hours add a column as soon as there is one.
-                .option("recursiveFileLookup", "true")
-                .parquet(str(self._store / table))
-                .select(F.col("_metadata.file_path").alias("path"))
-            )
-            named = one if named is None else named.unionByName(one)
-        assert named is not None
+        # One source for all tables: each more would cost a look and a log of its own.
+        named = (
+            self._spark.readStream.schema("recorder STRING")
+            .option("maxFilesPerTrigger", self._files_max)
+            # Without it the folders of hours add a column as soon as there is one.
+            .option("recursiveFileLookup", "true")
+            .parquet(f"{_literal(self._store)}/{{{','.join(INPUTS)}}}")
+            .select(F.col("_metadata.file_path").alias("path"))
+        )
 
         def take(batch: "DataFrame", number: int) -> None:
             with self._stepping:
@@ -234,8 +233,11 @@ class Pipeline:
             "checkpointLocation", str(self.versions.root / self._state["checkpoint"])
         )
         if is_live:
-            return writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds").start()
-        return writer.trigger(availableNow=True).start()
+            writer = writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+        else:
+            writer = writer.trigger(availableNow=True)
+        with interpreting(self._spark):  # A stream keeps what holds when it is started.
+            return writer.start()
 
     def _take(self, paths: list[str], number: int, *, is_live: bool) -> None:
         """Do the step of one micro-batch."""
@@ -257,13 +259,12 @@ class Pipeline:
         """Do one step, and make what it made the tables."""
         self._unreadable += [f"{path}: {why}" for path, why in some.unreadable]
         done = self._done | set(some.names)
-        step = self._make_step(some, is_live=is_live, is_fresh=is_fresh)
         try:
-            outcome = step.run()
+            outcome = self._outcome(some, is_live=is_live, is_fresh=is_fresh)
         except RowsMustGo:
             some = portion(self._processed(done), sorted(done))
-            outcome = self._make_step(some, is_live=False, is_fresh=True).run()
             is_fresh = True
+            outcome = self._outcome(some, is_live=False, is_fresh=True)
         state = self._next_state(outcome, batch, is_fresh=is_fresh) | {"is_whole": is_whole}
         files = {table: thinned(self.versions, paths) for table, paths in outcome.files.items()}
         files[".files"] = thinned(self.versions, self._with_names(some.names, is_fresh=is_fresh))
@@ -276,13 +277,15 @@ class Pipeline:
             self._tell_store()
         self.after_step()
 
-    def _make_step(self, some: Portion, *, is_live: bool, is_fresh: bool) -> Step:
+    def _outcome(self, some: Portion, *, is_live: bool, is_fresh: bool) -> Outcome:
         newest_ns = 0 if is_fresh else self._state.get("newest_ns", 0)
-        return Step(
+        step = Step(
             self._spark, self.versions, self._setup, some,
             newest_ns=newest_ns, is_live=is_live, is_fresh=is_fresh,
             known=self._known_rows, say=self._say,
         )  # fmt: skip
+        with interpreting(self._spark, is_on=some.is_small):
+            return step.run()
 
     def _known_rows(self) -> "DataFrame":
         """Return the messages that were read before, as far as they are still there."""
@@ -370,6 +373,11 @@ def _told_in_one_line() -> Iterator[None]:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         log = cache_directory() / "spark.log"
         raise StoreError(f"Spark failed: {line[:_SHOWN_CHARACTERS]}; more is in {log}") from error
+
+
+def _literal(path: Path) -> str:
+    """Write a path so that Spark, which takes paths for patterns, means this one."""
+    return re.sub(r"([\\*?\[\]{}^])", r"\\\1", str(path))
 
 
 def _cut(files: list[DataFile]) -> list[list[DataFile]]:

@@ -30,14 +30,12 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex
 """
 
 # What holds wherever Spark runs. Times are UTC, and Parquet files have timestamps and names that
-# other tools understand. The tables are made by plans that need no second thoughts (AQE): these
-# would cost a live run more than they save.
+# other tools understand.
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -47,9 +45,17 @@ _SETTINGS: Final = {
     ),
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+_INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _LOOPBACK: Final = "127.0.0.1"
 # Half the start-up time; the serial collector needs no threads beside those that work.
 _JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr")
+
+# For a run of many small steps: the thorough compiler of Java would take more of the processors,
+# for minutes, than it ever saves. Large steps are half as fast without it.
+SMALL_STEPS: Final = ("-XX:TieredStopAtLevel=1",)
 
 
 def start(
@@ -97,6 +103,22 @@ def start(
             ) from error
 
 
+@contextmanager
+def interpreting(spark: "SparkSession", *, is_on: bool = True) -> Iterator[None]:
+    """Let Spark interpret its plans for a while, not compile them: few rows are not worth it."""
+    if not is_on:
+        yield
+        return
+    before = {name: spark.conf.get(name) or "" for name in _INTERPRETED}
+    try:
+        for name, value in _INTERPRETED.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
 def cache_directory() -> Path:
     """Return where a log and what saves start-up time are kept; made if need be."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -122,6 +144,9 @@ def _for_master(master: str | None) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "hubbub-warehouse"),
     }
     if not master.startswith("local-cluster"):
+        # Elsewhere Spark finds out itself how many pieces are worth it (AQE); on one machine these
+        # second thoughts would cost more than they save.
+        chosen["spark.sql.adaptive.enabled"] = "false"
         chosen["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
     return chosen
 

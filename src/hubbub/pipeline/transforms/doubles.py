@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from hubbub.pipeline.transforms.expressions import TOPIC
+from hubbub.pipeline.merging.groups import TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

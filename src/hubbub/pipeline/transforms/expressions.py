@@ -1,6 +1,6 @@
-"""Columns that several tables need: times, windows and buckets, in integers."""
+"""Columns that several tables need: windows and buckets, in integers."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it so.
@@ -10,34 +10,16 @@ from hubbub.pipeline.histogram import DETAIL_BITS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# A topic: one subject of one incarnation of a source, where sequences count.
-TOPIC: Final = ("source_id", "incarnation", "subject")
-
-
-def divided(column: Column, divisor: int) -> Column:
-    """Divide integers without ever becoming a float."""
-    return F.call_function("div", column, F.lit(divisor).cast("long"))
-
-
-def timestamp(time_ns: Column) -> Column:
-    """Turn nanoseconds since 1970 into a timestamp."""
-    return F.timestamp_micros(divided(time_ns, 1000))
-
-
-def nanoseconds(time: Column) -> Column:
-    """Turn a timestamp into nanoseconds since 1970."""
-    return F.unix_micros(time) * 1000
-
 
 def floor_to(column: Column, step: int) -> Column:
     """Round a number that is not negative down to a multiple."""
     return column - column % F.lit(step).cast("long")
 
 
-def with_bucket(rows: "DataFrame", latency_ns: Column) -> "DataFrame":
-    """Add `bucket`, that of a latency, as `histogram.bucket_of` does.
+def with_bucket(rows: "DataFrame", latency_ns: Column, *columns: Column) -> "DataFrame":
+    """Add `bucket`, that of a latency, as `histogram.bucket_of` does, and these columns.
 
-    Step by step, because each step is used more than once by the next: written as one expression
+    One column after the other, each used more than once by the next: written as one expression
     it would be so large that planning it takes longer than running it.
     """
     size = F.col("size_ns")
@@ -50,20 +32,12 @@ def with_bucket(rows: "DataFrame", latency_ns: Column) -> "DataFrame":
     shift = F.greatest(exact - DETAIL_BITS, F.lit(0))
     bucket = F.shiftleft("shift", DETAIL_BITS) + F.call_function("shiftright", size, F.col("shift"))
     mirrored = F.when(F.col("latency_ns") < 0, -1 - bucket).otherwise(bucket)
-    return (
-        rows.withColumns({"latency_ns": latency_ns, "size_ns": F.abs(latency_ns)})
-        .withColumn("power", F.log2(F.greatest(size, one)).cast("int"))
-        .withColumn("shift", shift)
-        .withColumn("bucket", mirrored.cast("int"))
+    return rows.select(
+        "*",
+        *columns,
+        latency_ns.alias("latency_ns"),
+        F.abs("latency_ns").alias("size_ns"),
+        F.log2(F.greatest(size, one)).cast("int").alias("power"),
+        shift.alias("shift"),
+        mirrored.cast("int").alias("bucket"),
     )
-
-
-def bucket_bounds_ns(bucket: Column) -> tuple[Column, Column]:
-    """Return the smallest and the largest latency of a bucket, as `histogram.bounds_ns` does."""
-    size = F.when(bucket < 0, -1 - bucket).otherwise(bucket)
-    shift = F.greatest(F.shiftright(size, DETAIL_BITS) - 1, F.lit(0))
-    detail = (size - F.shiftleft(shift, DETAIL_BITS)).cast("long")
-    low = F.call_function("shiftleft", detail, shift)
-    high = low + F.call_function("shiftleft", F.lit(1).cast("long"), shift) - 1
-    is_mirrored = bucket < 0
-    return F.when(is_mirrored, -high).otherwise(low), F.when(is_mirrored, -low).otherwise(high)

@@ -15,7 +15,6 @@ from hubbub.limits import RECORDED_TIME_MAX
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-QUARANTINED: Final = "Quarantined"
 _KEYS: Final = ("recorder", "offset", "subject", "source_id", "incarnation", "sequence")
 
 

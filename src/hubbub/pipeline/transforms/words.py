@@ -1,0 +1,42 @@
+"""Which sequences were received, as words with a bit for each, and when at their ends.
+
+Why not `lag` over all rows: sorting costs three times as much as this aggregate. What the words
+mean is found out where they are few (merging/runs.py).
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from hubbub.pipeline.merging.groups import TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def words(rows: "DataFrame", shift: int) -> "DataFrame":
+    """Set a bit for every sequence; a word of more rows than bits has a sequence twice."""
+    sequence = F.col("sequence")
+    bit = sequence.bitwiseAND(F.lit((1 << shift) - 1).cast("long")).cast("int")
+    mask = F.bit_or(F.call_function("shiftleft", F.lit(1).cast("long"), bit))
+    word = F.shiftright(sequence, shift).alias("word")
+    return rows.groupBy(*TOPIC, "source_name", word).agg(
+        mask.alias("mask"),
+        (F.count(F.lit(1)) > F.bit_count(mask)).alias("is_doubled"),
+        F.min_by("received_ns", "sequence").alias("first_ns"),
+        F.max_by("received_ns", "sequence").alias("last_ns"),
+    )
+
+
+def times(rows: "DataFrame", wanted: "DataFrame") -> "DataFrame":
+    """Look up when these sequences were received."""
+    # One number is looked up several times as fast as three strings; the few rows that are left
+    # are compared in full.
+    place = F.xxhash64(*TOPIC, "sequence")
+    return (
+        rows.select(*TOPIC, "sequence", "received_ns", place.alias("place"))
+        .join(F.broadcast(wanted.select(place.alias("place"))), "place", "left_semi")
+        .join(F.broadcast(wanted), [*TOPIC, "sequence"], "left_semi")
+        .groupBy(*TOPIC, "sequence")
+        .agg(F.min("received_ns").alias("time_ns"))
+    )

@@ -1,0 +1,83 @@
+"""Digests of literal rows, made by plain Python: what Spark makes is compared with them."""
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+
+from hubbub.limits import SECOND
+from hubbub.pipeline.histogram import bucket_of
+from hubbub.pipeline.registry import DIGESTS, REGISTRY
+
+WINDOW_NS = 10 * SECOND
+TOPIC = ("source_id", "incarnation", "subject")
+
+Row = dict[str, Any]
+
+
+def digest(name: str, rows: list[Row]) -> Any:
+    """Make a digest of rows; columns that are not said are null."""
+    return _table(DIGESTS[name].columns, rows)
+
+
+def kept(name: str, rows: list[Row]) -> Any:
+    """Make a table of rows; columns that are not said are null."""
+    return _table(REGISTRY[name].columns, rows)
+
+
+def _table(columns: Any, rows: list[Row]) -> Any:
+    known = [{name: row.get(name) for name in columns.names} for row in rows]
+    return pa.Table.from_pylist(known, schema=columns)
+
+
+def words(rows: list[Row], shift: int) -> Any:
+    """Set a bit for every sequence."""
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        key = (*(row[name] for name in TOPIC), row["source_name"], row["sequence"] >> shift)
+        found[key].append((row["sequence"], row["received_ns"]))
+    return digest("words", [_word(key, some, shift) for key, some in found.items()])
+
+
+def _word(key: tuple[Any, ...], some: list[tuple[int, int]], shift: int) -> Row:
+    mask = 0
+    for sequence, _ in some:
+        mask |= 1 << (sequence & ((1 << shift) - 1))
+    row = dict(zip((*TOPIC, "source_name", "word"), key, strict=True))
+    row["mask"] = mask - (1 << 64) if mask >> 63 else mask
+    row["is_doubled"] = len(some) > mask.bit_count()
+    row["first_ns"], row["last_ns"] = min(some)[1], max(some)[1]
+    return row
+
+
+def parts(rows: list[Row]) -> Any:
+    """Count messages by topic, window and bucket of latency."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        latency_ns = row["received_ns"] - row["published_ns"]
+        window_ns = row["received_ns"] // WINDOW_NS * WINDOW_NS
+        key = (window_ns, *(row[name] for name in (*TOPIC, "source_name")), bucket_of(latency_ns))
+        names = ("window_ns", *TOPIC, "source_name", "bucket")
+        part = found.setdefault(
+            key,
+            dict(zip(names, key, strict=True))
+            | {"messages": 0, "bytes": 0, "duplicates": 0, "latency_max_us": latency_ns / 1000}
+            | {"newest_ns": 0},
+        )
+        part["messages"] += 1
+        part["bytes"] += row["size"]
+        part["latency_max_us"] = max(part["latency_max_us"], latency_ns / 1000)
+        part["newest_ns"] = max(part["newest_ns"], row["received_ns"])
+    return digest("parts", list(found.values()))
+
+
+def times(rows: list[Row], wanted: Any) -> Any:
+    """Look up when sequences were received."""
+    known = {(*(row[name] for name in TOPIC), row["sequence"]): row["received_ns"] for row in rows}
+    found = [row | {"time_ns": known[tuple(row.values())]} for row in wanted.to_pylist()]
+    return pa.Table.from_pylist(found, schema=wanted.schema.append(pa.field("time_ns", pa.int64())))
+
+
+def rows_of(table: Any, *columns: str) -> list[tuple[Any, ...]]:
+    """Return some columns as tuples, sorted."""
+    return sorted(tuple(row.values()) for row in table.select(columns).to_pylist())

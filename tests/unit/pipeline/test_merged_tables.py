@@ -1,0 +1,187 @@
+"""Tables that are made of digests, each on literal rows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubbub.limits import SECOND
+from hubbub.pipeline import histogram
+from hubbub.pipeline.merging import counters, gaps, health, periods, services
+from hubbub.pipeline.merging.groups import grouped, united
+from hubbub.pipeline.merging.health import _bounds_ns
+from hubbub.pipeline.merging.traffic import traffic
+from hubbub.pipeline.tables import SHAPES
+from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, message
+from tests.unit.pipeline.digests import WINDOW_NS, Row, digest, kept, parts, rows_of
+from tests.unit.pipeline.test_merged_runs import found_gaps
+
+
+def mark(window: int, name: str, value: int, **fields: Any) -> Row:
+    row = {"window_ns": START_NS + window * WINDOW_NS, "recorder": "rec", "node_id": SOURCE}
+    row |= {"incarnation": 7, "link": "", "name": name, "node_name": "alice", "mark": value}
+    return row | fields
+
+
+def seconds(table: Any) -> list[int]:
+    start_s = START_NS // SECOND
+    return [int(time.timestamp()) - start_s for time in table["window_start"].to_pylist()]
+
+
+def made_health(known: Any, final_ns: int = 0) -> Any:
+    lost = gaps.lost_by_window(found_gaps([message(0, 1), message(2, 4)]), WINDOW_NS)
+    repairs = counters.repairs(kept(".counts", [mark(0, "repaired", 5)]))
+    table = health.health(known, lost, repairs, WINDOW_NS, final_ns)
+    return table.sort_by([(key, "ascending") for key in SHAPES["topic_health"].keys])
+
+
+def test_bounds_of_buckets_are_those_of_the_histogram() -> None:
+    buckets = [histogram.bucket_of(sign * (1 << power)) for power in range(62) for sign in (1, -1)]
+    low, high = _bounds_ns(np.array(buckets, dtype=np.int64))
+    assert list(zip(low.tolist(), high.tolist(), strict=True)) == [
+        histogram.bounds_ns(bucket) for bucket in buckets
+    ]
+
+
+def test_topic_health_of_a_window() -> None:
+    latencies_us = [*range(1, 100), 5000]
+    rows = [
+        message(n, n + 1, published_ns=START_NS + n * 1_000_000 - latency * 1000)
+        for n, latency in enumerate(latencies_us)
+    ]
+    rows.append(message(100, 101, received_ns=START_NS + 10 * SECOND))
+    first, second = made_health(parts(rows), START_NS + 15 * SECOND).to_pylist()
+    assert (first["messages"], first["bytes"], first["rate"]) == (100, 800, 10.0)
+    assert (first["lost"], first["repairs"], first["duplicates"]) == (2, 5, 0)
+    assert first["latency_max_us"] == 5000
+    assert first["latency_p50_us"] == pytest.approx(50, rel=0.04)
+    assert first["latency_p95_us"] == pytest.approx(95, rel=0.04)
+    assert first["latency_p99_us"] == pytest.approx(99, rel=0.04)
+    assert first["jitter_us"] == pytest.approx(493, rel=0.05)
+    assert sum(count for _, count in first["histogram"]) == 100
+    assert (first["final"], second["final"]) == (True, False)
+    assert (second["messages"], second["lost"]) == (1, 0)
+
+
+@pytest.mark.parametrize("cut", [0, 20, 50])
+def test_topic_health_taken_apart_and_merged_is_the_same(cut: int) -> None:
+    rows = [message(n, n + 1, published_ns=START_NS + n * 990_000) for n in range(50)]
+    rows += [message(n, n, subject="/b", received_ns=START_NS + n * SECOND) for n in range(1, 50)]
+    half = health.taken_apart(made_health(parts(rows[cut:])))
+    assert made_health(united(half, parts(rows[:cut]))).equals(made_health(parts(rows)))
+
+
+def test_a_window_of_duplicates_alone_has_no_latency() -> None:
+    row = {"window_ns": START_NS, "source_id": SOURCE, "incarnation": 7, "subject": "/a"}
+    row |= {"source_name": "alice", "messages": 0, "bytes": 0, "duplicates": 3}
+    (got,) = made_health(digest("parts", [row])).to_pylist()
+    assert (got["duplicates"], got["latency_p50_us"], got["jitter_us"]) == (3, None, None)
+    assert got["histogram"] == []
+
+
+def test_clocks_that_disagree_show_as_negative_latency() -> None:
+    rows = [message(n, n + 1, published_ns=START_NS + n * 1_000_000 + 64_000) for n in range(3)]
+    (row,) = made_health(parts(rows)).to_pylist()
+    assert (row["latency_p50_us"], row["latency_max_us"]) == (-64, -64)
+    assert row["jitter_us"] == pytest.approx(0)
+
+
+def test_traffic_goes_to_those_who_were_there() -> None:
+    rows = [message(0, 1), message(1, 2, received_ns=START_NS + 10 * SECOND)]
+    rows.append(message(2, 1, subject="/b"))
+    present = [
+        announcement(0, "/a", node_id="r1", node_name="bob"),
+        announcement(1, "/*", node_id="r1", node_name="bob"),
+        announcement(2, "/b", node_id="r2", node_name="eve", time_ns=START_NS + 11 * SECOND),
+        announcement(3, "/a", node_id="r3", node_name="dan"),
+        announcement(4, "/a", node_id="r4", node_name="joe"),
+        announcement(9, "/a", node_id="r4", node_name="joe", is_present=False),
+        announcement(5, "/a", node_id="r3", time_ns=START_NS + 5 * SECOND, is_present=False)
+        | {"subject": None},
+    ]
+    got = traffic(made_health(parts(rows)), kept(".presence", present))
+    columns = ("subject", "receiver_name", "messages", "bytes")
+    found = zip(seconds(got), got.select(columns).to_pylist(), strict=True)
+    assert sorted((at, *row.values()) for at, row in found) == [
+        (0, "/a", "bob", 1, 8),
+        (0, "/a", "dan", 1, 8),
+        (0, "/a", "joe", 1, 8),
+        (0, "/b", "bob", 1, 8),
+        (10, "/a", "bob", 1, 8),
+    ]
+    assert traffic(made_health(parts(rows)), kept(".presence", [])).num_rows == 0
+
+
+MARKS = [
+    mark(0, "repaired", 3, link="local"),
+    mark(0, "repaired", 5, link="local"),
+    mark(1, "repaired", 5, link="local"),
+    mark(2, "repaired", 9, link="local"),
+    mark(3, "repaired", 2, link="local"),  # The recorder was started again.
+    mark(0, "gaps", 7, node_id="", node_name=None, incarnation=0),
+]
+
+
+@pytest.mark.parametrize("cut", [0, 2, 3])
+def test_counters_tell_by_how_much_they_grew_in_each_window(cut: int) -> None:
+    marks = counters.merged(kept(".counts", MARKS[cut:]), kept(".counts", MARKS[:cut]))
+    got = counters.bus_counters(marks, WINDOW_NS)
+    found = zip(got["node_id"].to_pylist(), seconds(got), got["added"].to_pylist(), strict=True)
+    assert sorted(found) == [("", 0, 7), (SOURCE, 0, 5), (SOURCE, 20, 4), (SOURCE, 30, 2)]
+
+
+def test_periods_met_missed_and_late() -> None:
+    topic = {"source_id": SOURCE, "incarnation": 7, "subject": "/a", "source_name": "alice"}
+    topic |= {"epoch": 0}
+    rows = [
+        topic
+        | {
+            "window_ns": START_NS + window * WINDOW_NS,
+            "period_ns": SECOND,
+            "met": met,
+            "late": late,
+        }
+        | {"first_ns": START_NS + first * SECOND, "last_ns": START_NS + last * SECOND}
+        for window, met, late, first, last in [(0, 2, 0, 0, 1), (0, 1, 1, 2, 4), (3, 1, 0, 35, 35)]
+    ]
+    slots = periods.merged(kept(".slots", rows[1:]), kept(".slots", rows[:1]))
+    got = periods.compliance(slots, WINDOW_NS)
+    columns = ("slots", "met", "missed", "late")
+    found = zip(seconds(got), got.select(columns).to_pylist(), strict=True)
+    assert sorted((at, *row.values()) for at, row in found) == [
+        (0, 10, 3, 6, 1),
+        (10, 10, 0, 10, 0),
+        (20, 10, 0, 10, 0),
+        (30, 6, 1, 5, 0),
+    ]
+
+
+def test_service_managers_by_epoch() -> None:
+    rows = [
+        {"service": "news", "epoch": epoch, "source_id": source, "source_name": source}
+        | {"messages": 1, "since_ns": START_NS + at, "until_ns": START_NS + at}
+        for epoch, source, at in [(1, SOURCE, 0), (1, SOURCE, 1), (2, OTHER, 2), (2, SOURCE, 3)]
+    ]
+    tenures = services.merged(kept(".tenures", rows[2:]), kept(".tenures", rows[:2]))
+    got = rows_of(services.managers(tenures), "service", "epoch", "manager_id", "messages")
+    assert got == [("news", 1, SOURCE, 2), ("news", 2, OTHER, 1)]
+
+
+def test_groups_ignore_null_unless_there_is_nothing_else() -> None:
+    rows = [mark(0, "a", 1, node_name=None), mark(0, "a", 2), mark(0, "b", 3, node_name=None)]
+    got = grouped(
+        kept(".counts", rows), ("name",), sums=("mark",), least=("window_ns",),
+        greatest=("node_name",),
+    )  # fmt: skip
+    assert rows_of(got, "name", "mark", "node_name") == [("a", 3, "alice"), ("b", 3, None)]
+
+
+@pytest.mark.parametrize("name", ["gaps", "topic_health", "traffic_matrix"])
+def test_nothing_makes_an_empty_table_of_the_right_columns(name: str) -> None:
+    made = {
+        "gaps": lambda: gaps.gaps(kept(".runs", []), kept(".reports", [])),
+        "topic_health": lambda: made_health(digest("parts", [])),
+        "traffic_matrix": lambda: traffic(kept("topic_health", []), kept(".presence", [])),
+    }[name]()
+    assert made.schema.equals(SHAPES[name].columns)
+    assert made.num_rows == 0
