@@ -6,6 +6,9 @@ python=$1
 shift
 logs=$(mktemp -d)
 lanes=
+# Hundreds of processes import the package: compiled once, that costs each 0.3 s, else 0.8 s.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$logs/compiled"
 trap 'kill $lanes 2>/dev/null; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 
@@ -26,7 +29,7 @@ for lane in $lanes; do
   wait "$lane"
   codes="$codes $?"
 done
-cat "$logs"/*
+cat "$logs"/pure "$logs"/commands "$logs"/spark
 # 5: the arguments choose no test of a lane, which is fine if another has some.
 worst=5
 for code in $codes; do
