@@ -171,7 +171,7 @@ class Producer(Closing):
     def _finish(self, due: Due, data: bytes | None, sampled_ns: int) -> None:
         try:
             if data is None:
-                self._driver.call(lambda now: self._machine.abandon(due))
+                self._driver.call(self._gateway.abandon, due)
             else:
                 self._driver.call(self._gateway.respond, due, data, max(0, sampled_ns))
         except ClosedError:

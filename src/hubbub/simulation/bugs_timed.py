@@ -162,3 +162,9 @@ def boundary_of_the_longest_period_only(sound: Method) -> Method:
         return (slot_ns // longest + 1) * longest
 
     return next_after
+
+
+@bug(Producer, "follow", "timed_work")
+def tick_lost_while_another_is_sampled(sound: Method) -> Method:
+    """Pass over what is due while the application works."""
+    return lambda self: None

@@ -43,6 +43,7 @@ class Maker:
         self.lost: set[tuple[int, int]] = set()  # Node and tick that did not meet.
         self.spacing_us = max(options.floor_us, -(-1_000_000 // options.cap_hz))
         self._grid_ns = 0
+        self.work_ns = 0  # How long a sample takes, at most.
         gateway = node.core.timed
         self.producer = gateway.produce(node.now, type, f"/t/{type}", options, self.read)
         node.wake()
@@ -64,7 +65,14 @@ class Maker:
             spacing_ns = self.spacing_us * US
             world.check(gap_ns > 0, f"tick {due.tick_ns} comes again (P8)")
             world.check(gap_ns >= spacing_ns, f"ticks {gap_ns} ns apart: over the cap (P9)")
-        self.sent.append(Sent(world.now, due.era, due.tick_ns))
+        if self.work_ns:
+            world.after(world.draw_ns(0, self.work_ns), self._respond, due)
+        else:
+            self._respond(due)
+
+    def _respond(self, due: Due) -> None:
+        producer = self.producer
+        self.sent.append(Sent(self.stage.world.now, due.era, due.tick_ns))
         value = b"%d %d" % (producer.type, due.tick_ns) + producer.origin
         self.node.core.timed.respond(self.node.now, due, value, due.tick_ns)
         self.node.wake()

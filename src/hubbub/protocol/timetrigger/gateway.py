@@ -127,6 +127,7 @@ class Gateway:
         """Send a sample, inside and outside; False: nobody waits for it any more."""
         producer = due.producer
         response = producer.respond(now, due, value, sampled_ns)
+        self.supply.follow(producer)
         if response is None:
             return False
         self.supply.send(now, producer, response)
@@ -134,6 +135,11 @@ class Gateway:
             source, received_ns = self.endpoint.source, now + self.endpoint.wall_offset_ns
             self.relay.hand_over(now, Sample(response, source, received_ns, LOOPBACK))
         return True
+
+    def abandon(self, now: int, due: Due) -> None:
+        """Leave a tick without a sample: the application had none."""
+        due.producer.abandon(due)
+        self.supply.follow(due.producer)
 
     def _take_port(self, port: int | None) -> int:
         if len(self.components) >= COMPONENTS_MAX:

@@ -1,8 +1,10 @@
 """One producer: it follows the plan that the live interests make, and says when to sample.
 
 A tick that is due becomes a `Due`, which the shell answers with a value (`respond`) or not at all
-(`abandon`); meanwhile further ticks are passed over and counted. Ticks are absolute, so work takes
-nothing from the next period, and after a pause only the newest is made up for: never a burst.
+(`abandon`). Meanwhile the newest tick waits, and those it overtakes are passed over and counted:
+with periods of 33 and 100 ms two ticks are 1 ms apart, and who loses the second loses a slot. Ticks
+are absolute, so work takes nothing from the next period, and after a pause only the newest is made
+up for: never a burst.
 
 Invariants: no tick is sent twice, ticks of one era only grow and are never closer than the plan's
 spacing, and without an interest there is no tick, no sample and no frame.
@@ -74,6 +76,7 @@ class Producer:
         self.plan = self._make_plan()
         self.is_open = True
         self.pending: Due | None = None
+        self._waiting: Due | None = None  # The newest that came meanwhile.
         self.due_ns = NEVER
         # After a restart these go on higher, as far as the clock did.
         self.sequence = max(0, clock.at(now)) // US  # Of samples: a hole in it is a lost one.
@@ -167,6 +170,14 @@ class Producer:
             sampled_ns, self.plan.granted_us, value,
         )  # fmt: skip
 
+    def follow(self) -> Due | None:
+        """Return the tick that waited for the one before to be answered, if it is still wanted."""
+        due, self._waiting = self._waiting, None
+        if due is None or self.pending is not None or not self.is_wanted:
+            return None
+        self.pending = due
+        return due
+
     def abandon(self, due: Due) -> None:
         """Leave a tick without a sample: the application had none."""
         if self._settle(due):
@@ -181,7 +192,7 @@ class Producer:
     def stop(self) -> None:
         """Make nothing any more."""
         self.is_open = False
-        self.pending = None
+        self.pending = self._waiting = None
         self.due_ns = NEVER
 
     def offer(self) -> Offer:
@@ -255,11 +266,13 @@ class Producer:
                 self._extra.insert(0, self._last_ns + self.plan.spacing_ns)
             return None
         self._last_ns = tick_ns
+        due = Due(self, self.sequence, self._era, tick_ns, is_extra)
         if self.pending is not None:
-            self.skipped += 1
+            self.skipped += self._waiting is not None
+            self._waiting = due
             return None
-        self.pending = Due(self, self.sequence, self._era, tick_ns, is_extra)
-        return self.pending
+        self.pending = due
+        return due
 
     def _settle(self, due: Due) -> bool:
         """Note that a tick was answered; False: nobody waits for that."""
@@ -271,7 +284,7 @@ class Producer:
     def _begin_era(self, now: int) -> None:
         """Count ticks anew: the clock was stepped."""
         self._era = self.clock.era
-        self._last_ns, self._extra = None, []
+        self._last_ns, self._extra, self._waiting = None, [], None
         self._seen_ns = self._time(now)
         self._next_ns = self.plan.next_after(self._seen_ns) if self.plan else None
 

@@ -92,6 +92,10 @@ class Supply:
                 producer.offer_ns = now + OFFER_INTERVAL if is_observed else NEVER
         producer.plan_offer()
 
+    def follow(self, producer: Producer) -> None:
+        """Have a producer make what waited for the sample before."""
+        self._hand(producer.follow())
+
     def clock_changed(self, now: int) -> None:
         """Plan anew: what was planned is due at other times now."""
         for producer in self.all():

@@ -73,6 +73,20 @@ def _change_something(stage: Stage, company: Company, keep: User) -> None:
 
 
 @scenario
+def timed_work(stage: Stage) -> None:
+    """Let each sample take longer than ticks are apart: a slot that has room for it is served."""
+    random, world = stage.random, stage.world
+    company = _gather(stage, makers=random.randint(1, 2), users=random.randint(2, 5), host={})
+    shortest_ns = min(company.periods_us()) * US
+    for maker in company.makers:
+        maker.work_ns = random.randrange(MS, max(2 * MS, shortest_ns // 3))
+    company.use(company.makers[0].node, draw_periods(stage, 1)[0])
+    world.run_for(3 * SECOND)
+    company.check_streams(_IN_FLIGHT_NS + shortest_ns, is_lossless=True)
+    _count(stage, company)
+
+
+@scenario
 def timed_loss(stage: Stage) -> None:
     """Lose samples: the next tick of the slot repairs, and what stays empty is counted."""
     random, world = stage.random, stage.world

@@ -201,9 +201,30 @@ def test_sampling_that_takes_too_long_skips_ticks() -> None:
     assert due is not None
     for now_ms in (100, 200, 300):
         assert bench.producer.advance(now_ms * MS) is None
-    assert bench.producer.skipped == 3
+    assert bench.producer.skipped == 2
     assert bench.producer.respond(350 * MS, due, b"late", 0) is not None
     assert bench.producer.advance(400 * MS) is not None
+
+
+def test_newest_tick_waits_for_the_sample_before_it() -> None:
+    bench = Bench()
+    bench.want(interest(0, 1, 99, 100))
+    bench.now = 1 * MS
+    first = bench.producer.advance(bench.now)
+    assert first is not None and bench.producer.respond(2 * MS, first, b"x", 0) is not None
+    due = bench.producer.advance(99 * MS)
+    assert due is not None and bench.producer.advance(100 * MS) is None
+    assert bench.producer.respond(101 * MS, due, b"x", 0) is not None
+    following = bench.producer.follow()
+    assert following is not None and following.tick_ns == WALL + 100 * MS
+    assert bench.producer.respond(102 * MS, following, b"x", 0) is not None
+    assert (bench.producer.skipped, bench.producer.follow()) == (0, None)
+    # What nobody wants any more by then is not made.
+    assert bench.producer.advance(198 * MS) is not None
+    assert bench.producer.advance(200 * MS) is None
+    bench.now = 201 * MS
+    bench.want(interest(0, 2))
+    assert bench.producer.follow() is None
 
 
 def test_nothing_is_sent_after_stop() -> None:
