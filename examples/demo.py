@@ -133,10 +133,19 @@ def analyse(output: Path, count: int) -> int:
         print(f"FAILED: of {count:,} messages the tables have {topic['messages']:,}")
         return 1
     print(f"{count:,} messages recorded, none lost; {page} shows it in pictures. Try next:")
-    print(f"  hubbub report {tables} --format text")
-    print(f"  hubbub play {output / 'recording'} --interface 127.0.0.1 --rate 2")
-    print("  hubbub bench throughput")
+    command = find_command()
+    print(f"  {command} report {tables} --format text")
+    print(f"  {command} play {output / 'recording'} --interface 127.0.0.1 --rate 2")
+    print(f"  {command} bench throughput")
     return 0
+
+
+def find_command() -> str:
+    """Return how the command of this environment is called from here."""
+    own = Path(sys.executable).with_name("hubbub")
+    if Path(shutil.which("hubbub") or "") == own:
+        return "hubbub"
+    return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
 
 
 def main() -> int:
