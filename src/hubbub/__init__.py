@@ -38,6 +38,7 @@ from hubbub.events import (
     PublisherUnmatched,
     SampleFailed,
     SchemaMismatch,
+    ServiceUnavailable,
     SlowConsumer,
     Starved,
     SubscriberMatched,
@@ -56,6 +57,9 @@ from hubbub.recorder import Player, Recorder, RecorderStatistics
 from hubbub.runtime.logs import set_log
 from hubbub.schedule import Schedule, ScheduledConsumer, ScheduledProducer
 from hubbub.schema import Schema
+from hubbub.service import Service
+from hubbub.service_subscription import ServiceSubscription
+from hubbub.services import ServiceOptions, Services, ServicesStatistics
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
@@ -114,6 +118,12 @@ __all__ = [
     "ScheduledProducer",
     "Schema",
     "SchemaMismatch",
+    "Service",
+    "ServiceOptions",
+    "ServiceSubscription",
+    "ServiceUnavailable",
+    "Services",
+    "ServicesStatistics",
     "Settings",
     "SlowConsumer",
     "Source",

@@ -343,6 +343,17 @@ class ClockStepped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceUnavailable(Event):
+    """A message was published in a service that nobody subscribes to, or no manager took it."""
+
+    service: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"service unavailable: {self.service}, {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Closed(Event):
     """This channel is closed: the last event of it."""
 

@@ -33,6 +33,8 @@ from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
 from hubbub.schedule import Schedule
+from hubbub.service import Service
+from hubbub.services import ServiceOptions, Services
 from hubbub.sinks import Sink
 from hubbub.statistics import NodeStatistics
 from hubbub.subjects import Handle, check_pattern, check_subject, matches
@@ -81,6 +83,7 @@ class Node(Closing):
         delivery_threads_max: int,
         switch_interval_ms: float | None,
         spin_us: float,
+        service_options: ServiceOptions,
     ) -> None:
         self.name = identity.name
         self.id = identity.id
@@ -107,6 +110,9 @@ class Node(Closing):
         self._shortcuts: dict[str, Publisher] = {}
         self._deafen: dict[object, Callable[[], None]] = {}  # Ends the listener of an object.
         self._components: set[Producer | Consumer] = set()
+        self._service_options = service_options
+        self._services: Services | None = None
+        self._opening_services = Lock()
         self._placing = Lock()
         self._closed_reason: str | None = None
 
@@ -125,6 +131,8 @@ class Node(Closing):
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         self._listeners.add(on_event, channel=connection.name, owner=connection)
         connection.start(self._switch_interval_ms, self._spin_us)
+        if self._service_options.is_open:
+            self._open_services()
         for handles in list(self._subscriptions.values()):
             for handle in list(handles):
                 self._place(handle, connection)
@@ -412,6 +420,34 @@ class Node(Closing):
         self._refuse_closed()
         return Schedule(self, self.channels[0] if channel is None else self._named(channel))
 
+    # Services.
+
+    def service(self, name: str) -> Service:
+        """Return a service: managed by the node whose key is closest to that of its name.
+
+        news = node.service("hype-news")
+        news.subscribe(print)
+        news.publish(b"21.5")
+        """
+        self._refuse_closed()
+        return self._open_services().open(name)
+
+    @property
+    def services(self) -> Services:
+        """Return who shares services with this node, and the lists that it keeps."""
+        self._refuse_closed()
+        return self._open_services()
+
+    def _open_services(self) -> Services:
+        with self._opening_services:
+            if self._services is None:
+                if not set(self.links) & {"tcp", "multicast"}:
+                    raise ConfigurationError(
+                        f"links={self.links!r}: services need the network; add tcp or multicast"
+                    )
+                self._services = Services(self, self.channels[0], self._service_options)
+            return self._services
+
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
         self._refuse_closed()
         check_pattern(pattern)
@@ -501,6 +537,8 @@ class Node(Closing):
         linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
         for component in list(self._components):
             component.stop()
+        if self._services is not None:
+            self._services.close()
         for publisher in list(self._publishers):
             publisher.close_from_node()
         connections, deadline = self.channels, monotonic() + linger_s
@@ -579,6 +617,7 @@ class Node(Closing):
             consumers=tuple(
                 one.statistics() for one in list(self._components) if isinstance(one, Consumer)
             ),
+            services=None if self._services is None else self._services.statistics(),
         )
 
     def __repr__(self) -> str:

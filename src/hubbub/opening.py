@@ -26,6 +26,7 @@ from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import make_settings
 from hubbub.runtime.listeners import Listener
 from hubbub.runtime.logs import set_log
+from hubbub.services import ServiceOptions
 
 NODE_ID_BYTES = 12
 
@@ -55,6 +56,7 @@ def open(
     delivery_threads_max: int = DELIVERY_THREADS_MAX,
     switch_interval_ms: float | None = SWITCH_INTERVAL_MS,
     spin_us: float = SPIN_US,
+    services: bool | ServiceOptions = False,
     **options: Any,
 ) -> Node:
     """Open a node: a member of the bus, until it is closed.
@@ -71,22 +73,20 @@ def open(
     `multicast=False` does without UDP, `network=False` without any IP socket. Nodes of this host
     find each other in a directory, by the network, or both (`registration`). `faults` mistreats the
     frames of multicast on purpose, and makes that the only link unless `links` says otherwise.
-    Further options are those of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN,
-    HUBBUB_INTERFACE, HUBBUB_LINKS, HUBBUB_PEERS and HUBBUB_LOG.
+    A node shares services from its first `node.service` on, or with `services=True` (or
+    `ServiceOptions`) from the start, and may then manage those of others. Further options are those
+    of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE,
+    HUBBUB_LINKS, HUBBUB_PEERS and HUBBUB_LOG.
     """
     _refuse_key(_given(key_file, "HUBBUB_KEY_FILE"))
     _begin_log(_given(log, "HUBBUB_LOG"))
-    settings = make_settings(options)
-    sizes = {
-        "frame_bytes_max": frame_bytes_max, "receive_buffer_bytes": receive_buffer_bytes,
-        "send_buffer_bytes": send_buffer_bytes,
-    }  # fmt: skip
+    sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
     _check_kinds(interface, faults)
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
         _identity(name, _given(domain, "HUBBUB_DOMAIN") or "default", node_id),
-        settings,
+        make_settings(options),
         interface=_given(interface, "HUBBUB_INTERFACE"),
         loopback=loopback,
         links=choose_links(ways, faults),
@@ -98,8 +98,23 @@ def open(
         delivery_threads_max=delivery_threads_max,
         switch_interval_ms=switch_interval_ms,
         spin_us=spin_us,
+        service_options=_take_services(services),
     )
     return _join(node, [Channel()] if channels is None else channels, on_event)
+
+
+def _take_services(services: bool | ServiceOptions) -> ServiceOptions:
+    _check_kind("services", services, bool | ServiceOptions, "True, False or ServiceOptions(...)")
+    if isinstance(services, ServiceOptions):
+        return services
+    return ServiceOptions(is_open=services)
+
+
+def _sizes(frame: int, receive_buffer: int, send_buffer: int) -> dict[str, int]:
+    return {
+        "frame_bytes_max": frame, "receive_buffer_bytes": receive_buffer,
+        "send_buffer_bytes": send_buffer,
+    }  # fmt: skip
 
 
 def _given(value: Any, variable: str) -> Any:

@@ -16,6 +16,7 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
+from hubbub.services import ServicesStatistics
 from hubbub.subscription import SubscriptionStatistics
 from hubbub.wire.header import NO_INDEX
 
@@ -112,6 +113,7 @@ class NodeStatistics:
     pool: PoolStatistics
     producers: tuple[ProducerStatistics, ...] = ()
     consumers: tuple[ConsumerStatistics, ...] = ()
+    services: ServicesStatistics | None = None
 
 
 def known_index(index: int) -> int | None:

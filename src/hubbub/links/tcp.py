@@ -79,6 +79,7 @@ class TcpLink(PipeLink[_TcpPipe]):
         self._listener = listener
         self._clock = clock
         self.address_text = address_text(listener.getsockname())
+        self.place: tuple[str, int] = listener.getsockname()[:2]
         self._epoll.register(listener, LISTENING)
         self._dialler = Dialler(peers, key, random, self._epoll, scope)
 

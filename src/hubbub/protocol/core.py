@@ -5,6 +5,7 @@ events, fetched by the shell. Nothing here raises because of what a peer sent: i
 `drops`.
 """
 
+from collections.abc import Callable
 from itertools import count
 from random import Random
 
@@ -51,6 +52,7 @@ from hubbub.wire.header import (
     LOST,
     MAGIC,
     MAJOR,
+    MEMBERS,
     NAK,
     NO_INDEX,
     OPEN_BITMAP,
@@ -125,6 +127,7 @@ class Core:
         self.timed.time.use(settings.clock)
         self.lanes = Lanes(self.endpoint, self.peers, self.timed.relay, self._receive_frame)
         self.membership.on_forget = self.timed.forget
+        self.on_members: Callable[[int, Peer, bytes], None] | None = None  # Set by services.
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._opened_ns = now
         self._foreign: set[Address] = set()
@@ -421,6 +424,9 @@ class Core:
                 self.endpoint.drops["malformed"] += 1
             elif header.kind == RESPONSE:
                 self.lanes.open(peer, buffer, start)
+            return
+        if header.kind == MEMBERS and self.on_members is not None:
+            self.on_members(now, peer, buffer[start + HEADER_BYTES : end])
             return
         self.express.close()
         handler = _HANDLERS.get(header.kind)

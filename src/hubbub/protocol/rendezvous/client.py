@@ -54,6 +54,7 @@ TOTAL: Final = "total"
 ORDERS: Final = (NO_ORDER, FIFO, TOTAL)
 _RETRY: Final = 2 * HOP_TIMEOUT
 _RESULT_PATIENCE: Final = 1 * SECOND  # For what becomes of a request that was passed on.
+_REQUESTS: Final = 1 << 62  # Requests to any one are counted from here on, apart from messages.
 _HINT_HOLDS: Final = 5 * SECOND
 Done = Callable[[int, Request, Answer | None], None]
 
@@ -111,7 +112,7 @@ class Client:
         self._patience_ns = max(PUBLISH_PATIENCE, 2 * profile.detection_ns)
         self._ending: dict[bytes, _Ending] = {}
         self._published: dict[tuple[bytes, int], _Published] = {}
-        self._sequences: dict[bytes, int] = {}
+        self._sequences: dict[tuple[bytes, int], int] = {}
         self._hints: dict[bytes, tuple[bytes, int]] = {}  # Who manages what, and until when.
         self.due_ns = NEVER
 
@@ -301,11 +302,12 @@ class Client:
         self, now: int, name: str, payload: bytes, *, flags: int = 0, credentials: bytes = b""
     ) -> int | None:
         """Publish a message; return its number, or None: too many are under way."""
-        if len(self._published) >= PUBLISHES_MAX:
+        if not self.has_room:
             return None
         key = service_key(name)
-        sequence = self._sequences.get(key, 0) + 1
-        self._sequences[key] = sequence
+        first = _REQUESTS if flags & ANYCAST else 0
+        sequence = self._sequences.get((key, first), first) + 1
+        self._sequences[key, first] = sequence
         request = self._make(
             Message(PUBLISH, key, payload), sequence, flags, 0, credentials,
             name if flags & RETAIN else "",
@@ -314,6 +316,11 @@ class Client:
         self._published[key, sequence] = published
         self._try(now, published)
         return sequence
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether one more message may be under way."""
+        return len(self._published) < PUBLISHES_MAX
 
     def _try(self, now: int, published: _Published) -> None:
         """Send a message to the manager."""
@@ -381,13 +388,15 @@ class Client:
             stamp = self.seat.stamp() if ending is None else ending.request.sequence
             return Answer(info.hop, UNKNOWN, 0, stamp)
         is_kept = bool(info.flags & RETAIN)
-        origin = (info.origin, info.incarnation)
+        is_request = bool(info.flags & ANYCAST)
+        # Requests are numbered apart, so they have a window of their own.
+        origin = (info.origin, info.incarnation ^ is_request)
         if (is_kept and one.delivered) or not one.seen.is_new(origin, info.sequence):
             self.seat.counters["duplicates"] += 1
             return Answer(info.hop, TAKEN)
         delivered = Delivered(
             one.key, one.name, info.message.rest, info.origin, info.incarnation, info.sequence,
-            info.order, is_kept, info if info.flags & ANYCAST else None,
+            info.order, is_kept, info if is_request else None,
         )  # fmt: skip
         if one.order == NO_ORDER or is_kept or delivered.answer is not None:
             self._hand_out(one, [delivered])

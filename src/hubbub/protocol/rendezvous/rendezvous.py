@@ -76,7 +76,6 @@ class Options:
     placement: Placement = field(default_factory=XorPlacement)
     weight: int = 1
     policy: Policy = allow_everything
-    is_bare: bool = False  # Speak the first version: no answers, no copies, no order.
 
 
 class Rendezvous:
@@ -154,6 +153,26 @@ class Rendezvous:
         """Publish in a service, subscribed or not; None: too many messages are under way."""
         self.seat.now = now
         return self.client.publish(now, name, payload, flags=flags, credentials=credentials)
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether a message can be published."""
+        return self.client.has_room
+
+    def manager_of(self, key: bytes) -> bytes:
+        """Return who manages a service, as far as this node knows."""
+        service = self.manager.services.get(key)
+        if service is not None and service.is_served:
+            return self.seat.node
+        one = self.client.subscribed.get(key)
+        if one is not None and one.is_confirmed:
+            return one.manager
+        return self.view.closest_to_ask(key) or self.seat.node
+
+    def epoch_of(self, key: bytes) -> int:
+        """Return the epoch of a service, as far as this node knows."""
+        one, service = self.client.subscribed.get(key), self.manager.services.get(key)
+        return max(one.epoch if one else 0, service.epoch if service else 0)
 
     def request_any(
         self, now: int, name: str, payload: bytes, *, credentials: bytes = b""

@@ -12,9 +12,12 @@ them as much time again.
 from math import ceil, log2
 from typing import NamedTuple
 
+import msgspec
+
 from hubbub.limits import (
     DEAD_KEPT,
     JOIN_INTERVAL,
+    MS,
     RECORDS_PER_FRAME_MAX,
     SECOND,
     US,
@@ -95,6 +98,17 @@ class Swim:
         if node not in self.view.members:
             self._apply(now, Record(node, place[0], place[1], 0, life, 0), place)
             self._ping(now, node, place)
+
+    def announcement(self, port: int) -> Members:
+        """Say to a whole group that we are here, at this port of the address it comes from."""
+        own = msgspec.structs.replace(self.own_record(), port=port)
+        return Members(JOIN, 0, NOBODY, 0, [own])
+
+    def greet(self, now: int, host: str, members: Members) -> None:
+        """Hear such an announcement: ask who sent it for all that it knows."""
+        own = members.records[0]
+        if own.node != self.seat.node and own.port and not self.view.is_present(own.node):
+            self._send((host, own.port), JOIN)
 
     def note_leaving(self, now: int, node: bytes) -> None:
         """Hear that a node is about to leave: it manages nothing any more."""
@@ -369,5 +383,5 @@ class Swim:
 
 def first_incarnation(now: int, wall_offset_ns: int) -> int:
     """Return an incarnation that is higher than those of earlier lives, if clocks go forward."""
-    # A second below the stamps of requests, so that objections do not overtake those.
-    return max(0, now + wall_offset_ns - SECOND) // US
+    # A little below the stamps of requests, so that objections do not overtake those.
+    return max(0, now + wall_offset_ns - MS) // US

@@ -212,6 +212,7 @@ def _churn(stage: Stage, town: Town, names: list[str]) -> None:
         for name in names:
             town.publish(random.choice(town.alive()), name)
         world.run_for(random.randrange(1500 * MS))
+    world.run_for(4 * SECOND)  # By then everybody who was stopped runs again.
 
 
 @scenario

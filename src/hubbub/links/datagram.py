@@ -1,0 +1,142 @@
+"""Datagrams from node to node: one UDP socket, no group, no repair.
+
+Services use it (decision 0025). What the kernel has no room for waits here, bounded, and the oldest
+is dropped: whoever sent it repeats it.
+"""
+
+import errno
+import socket
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from hubbub.errors import LinkError
+from hubbub.links.listening import address_text
+
+Place = tuple[str, int]
+_READS_MAX: Final = 256  # Of one turn of the loop.
+_DATAGRAM_BYTES_MAX: Final = 65_536
+_WAITING_MAX: Final = 8192
+_BUFFER_BYTES: Final = 8 << 20
+_FULL: Final = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS)
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramStatistics:
+    """What went through the socket of services."""
+
+    address: str
+    sent: int
+    received: int
+    dropped: int
+    """For which the kernel had no room for too long."""
+    failed: int
+    """That it refused: nobody is there, or there is no way."""
+
+
+class DatagramLink:
+    """One UDP socket, bound to an address that others can send to."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = _bind(host, port)
+        self.place: Place = self._socket.getsockname()[:2]
+        self.sent = 0
+        self.received = 0
+        self.dropped = 0
+        self.failed = 0
+        self._waiting: deque[tuple[Place, bytes]] = deque()
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._socket.fileno()
+
+    def receive(self) -> list[tuple[bytes, Place]]:
+        """Return what has come."""
+        received: list[tuple[bytes, Place]] = []
+        receive = self._socket.recvfrom
+        while len(received) < _READS_MAX:
+            try:
+                data, address = receive(_DATAGRAM_BYTES_MAX)
+            except BlockingIOError:
+                break
+            except OSError:  # An ICMP message: somebody to whom we sent is not there.
+                self.failed += 1
+                continue
+            received.append((data, (address[0], address[1])))
+        self.received += len(received)
+        return received
+
+    def send(self, place: Place, data: bytes) -> None:
+        """Send a datagram, or let it wait."""
+        if self._waiting:
+            self._wait(place, data)
+            return
+        try:
+            self._socket.sendto(data, place)
+            self.sent += 1
+        except OSError as error:
+            if error.errno in _FULL:
+                self._wait(place, data)
+            else:
+                self.failed += 1
+
+    def _wait(self, place: Place, data: bytes) -> None:
+        self._waiting.append((place, data))
+        if len(self._waiting) > _WAITING_MAX:
+            self._waiting.popleft()
+            self.dropped += 1
+
+    def send_waiting(self) -> None:
+        """Send what waits, as far as there is room."""
+        waiting, self._waiting = self._waiting, deque()
+        while waiting:
+            self.send(*waiting.popleft())
+            if self._waiting:
+                self._waiting.extend(waiting)
+                return
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether something waits."""
+        return bool(self._waiting)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def statistics(self) -> DatagramStatistics:
+        """Return what went through it."""
+        return DatagramStatistics(
+            address_text(self.place), self.sent, self.received, self.dropped, self.failed
+        )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Bind to this port, or to any if another has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        opened.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            opened.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+        try:
+            opened.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not port:
+                raise
+            opened.bind((host, 0))
+    except OSError as error:
+        opened.close()
+        reason = error.strerror or error
+        raise LinkError(f"no socket for services at {host} port {port}: {reason}") from None
+    return opened
+
+
+def resolve(host: str, port: int) -> Place | None:
+    """Return the numeric address of a host; None: nobody knows it."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    address = found[0][4]
+    return str(address[0]), int(address[1])

@@ -1,0 +1,194 @@
+"""The shell of a node's services: the machine, a socket, one lock; an attachment of the loop.
+
+All calls into the machine are made under the lock, with `now` passed in. What it hands out is given
+to the node without the lock, in order, by whichever thread finds it.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from hubbub.errors import ClosedError
+from hubbub.limits import LEAVE_PATIENCE, MS, SECOND
+from hubbub.links.datagram import DatagramLink, Place
+from hubbub.protocol.rendezvous.rendezvous import Rendezvous
+from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
+from hubbub.runtime.loop import Loop
+from hubbub.runtime.ownership import make_lock
+from hubbub.runtime.waiters import Waiters
+
+Take = Callable[[Delivered | Settled], None]
+_WALL_LOOK_NS = SECOND
+
+
+class ServiceDriver:
+    """Drives the services of one node."""
+
+    def __init__(self, machine: Rendezvous, link: DatagramLink, loop: Loop, take: Take) -> None:
+        self.machine = machine
+        self.link = link
+        self.loop = loop
+        self.lock = make_lock()
+        self.changes = Waiters()  # Whoever waits for room, an end, or others.
+        self.closed = threading.Event()
+        self.closed_reason: str | None = None
+        self._take = take
+        self._handing_out = threading.Lock()
+        self._found: deque[Delivered | Settled] = deque()
+        self._wall_ns = 0
+        self._armed_ns = 0
+
+    # Called by the I/O thread.
+
+    def filenos(self) -> list[int]:
+        """Name the socket."""
+        return [self.link.fileno()]
+
+    def readable(self, now: int) -> None:
+        """Take in what has come."""
+        self._take_in(now, self.link.receive())
+
+    def look(self, now: int) -> bool:
+        """Take in what may have come; False: nothing had."""
+        received = self.link.receive()
+        if received:
+            self._take_in(now, received)
+        return bool(received)
+
+    def _take_in(self, now: int, received: list[tuple[bytes, Place]]) -> None:
+        now = max(now, time.monotonic_ns())
+        with self.lock:
+            for data, place in received:
+                self.machine.receive(now, data, place)
+            self._send()
+        self._after()
+
+    def writable(self, now: int) -> None:
+        """Go on sending."""
+        with self.lock:
+            self.link.send_waiting()
+            self.loop.watch_writable(self, self.link.fileno(), self.link.is_full)
+
+    def advance(self, now: int) -> None:
+        """Do what is due; what waits to be read comes first, lest silence be seen in it."""
+        self._take_in(now, self.link.receive())
+        now = max(now, time.monotonic_ns())
+        with self.lock:
+            if now >= self._wall_ns:
+                self._wall_ns = now + _WALL_LOOK_NS
+                self.machine.seat.wall_offset_ns = time.time_ns() - time.monotonic_ns()
+            self.machine.advance(now)
+            self._send()
+            is_over = self.machine.is_closed
+        self._after()
+        if is_over:
+            self.finish("closed")
+
+    def deadline(self) -> int | None:
+        """Say when `advance` is to be called."""
+        self._armed_ns = min(self.machine.deadline(), NEVER - 1)
+        return self._armed_ns
+
+    def starved(self, late_ms: float) -> None:
+        """Leave it: the machine looks at its own lateness."""
+
+    def forked(self) -> None:
+        """Refuse everything: this is a forked child."""
+        self.closed_reason = "it belongs to the parent of this forked process"
+        self.lock = make_lock()
+        self.changes = Waiters()
+        self.link.close()
+        self.closed.set()
+
+    def exiting(self) -> None:
+        """Leave in bounded time: the interpreter ends."""
+        self.close()
+
+    # Called by anybody.
+
+    def call(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the machine under the lock, then send what it made."""
+        if self.closed_reason is not None:
+            raise ClosedError(f"the services of this node cannot be used: {self.closed_reason}")
+        with self.lock:
+            result = function(time.monotonic_ns(), *arguments, **options)
+            self._send()
+            is_sooner = self.machine.deadline() < self._armed_ns
+        self._after()
+        if is_sooner:
+            self.loop.wake()
+        return result
+
+    def wait(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait until something is so; what the I/O thread does may make it so."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+
+        def is_over() -> bool:
+            return self.closed_reason is not None or is_ready()
+
+        while not is_ready():
+            if self.loop.is_loop_thread() or self.closed_reason is not None:
+                return False
+            left_s = None if deadline_s is None else deadline_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return False
+            self.loop.need()
+            self.changes.wait(is_over, left_s)
+        return True
+
+    def close(self) -> None:
+        """Leave: hand all services over, and say so."""
+        if self.closed_reason is not None:
+            return
+        with self.lock:
+            self.machine.close(time.monotonic_ns())
+            self._send()
+        self.loop.wake()
+        patience_s = (LEAVE_PATIENCE + 500 * MS) / SECOND
+        if not self.loop.is_loop_thread() and not self.closed.wait(patience_s):
+            self.finish("closed, though the I/O thread did not answer")
+
+    def finish(self, reason: str) -> None:
+        """End: no socket is left."""
+        if self.closed_reason is not None:
+            return
+        self.closed_reason = reason
+        self.loop.detach(self)
+        self.link.close()
+        self.closed.set()
+        self.changes.wake_all()
+
+    # Under the lock.
+
+    def _send(self) -> None:
+        """Send what the machine made, and take what it hands out."""
+        machine, link = self.machine, self.link
+        machine.flush()
+        out, was_full = machine.out, link.is_full
+        while out:
+            link.send(*out.popleft())
+        if link.is_full and not was_full:
+            self.loop.watch_writable(self, link.fileno(), True)
+        seat = machine.seat
+        if seat.deliveries:
+            self._found.extend(seat.deliveries)
+            seat.deliveries.clear()
+        if seat.settled:
+            self._found.extend(seat.settled)
+            seat.settled.clear()
+        seat.events.clear()
+
+    # Without the lock.
+
+    def _after(self) -> None:
+        """Hand out what came, one thread at a time, and wake who waits."""
+        while self._found and self._handing_out.acquire(blocking=False):
+            try:
+                while self._found:
+                    self._take(self._found.popleft())
+            finally:
+                self._handing_out.release()
+        if self.changes.waiting:
+            self.changes.wake_all()

@@ -1,0 +1,290 @@
+"""A service in the hand: subscribe, publish, ask one member, see who manages it."""
+
+import inspect
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from hubbub.closing import Closing
+from hubbub.errors import Backpressure, ConfigurationError, HubbubError, PayloadError
+from hubbub.limits import QUEUE_MESSAGES, SERVICE_NAME_BYTES_MAX, SERVICE_PAYLOAD_BYTES_MAX
+from hubbub.message import Message, Source
+from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS
+from hubbub.protocol.rendezvous.seat import Delivered, Settled
+from hubbub.runtime.logs import logger_of
+from hubbub.service_subscription import ServiceSubscription
+from hubbub.wire.services import (
+    ANSWERS,
+    NO_LOCAL,
+    REFUSED,
+    RETAIN,
+    STATUS_NAMES,
+    TAKEN,
+    UNAVAILABLE,
+    service_key,
+)
+
+if TYPE_CHECKING:
+    from hubbub.node import Node
+    from hubbub.services import Services
+
+_log = logger_of("subscription")
+_REQUEST_PATIENCE_S = 10.0
+
+
+class Service(Closing):
+    """One service, found by its name wherever its manager is; `node.service` makes it.
+
+    news = node.service("hype-news")
+    news.subscribe(print)
+    news.publish(b"21.5")
+    """
+
+    def __init__(self, node: "Node", services: "Services", name: str) -> None:
+        self.name = check_name(name)
+        self.key = service_key(name)
+        self._node = node
+        self._services = services
+        self._driver = services.driver
+        self._machine = services.driver.machine
+        self._subscriptions: list[ServiceSubscription] = []
+        self._answer: Callable[[Message], Any] | None = None
+        self._lane = node._pool.lane(self._answer_next)
+        self._asked: list[tuple[Delivered, Message]] = []
+        self._options: dict[str, Any] = {"flags": 0, "order": NO_ORDER, "credentials": b""}
+        self._lock = Lock()
+        self._waiting: dict[int, Settled | None] = {}
+
+    # Subscribing.
+
+    def subscribe(
+        self,
+        callback: Callable[[Message], object] | None = None,
+        *,
+        context: Any = None,
+        queue: int = QUEUE_MESSAGES,
+        order: str = "none",
+        no_local: bool = False,
+        credentials: bytes = b"",
+    ) -> ServiceSubscription:
+        """Receive what is published here: iterate over the result, or give a callback.
+
+        `order` is `none`, `fifo` (each publisher's) or `total` (the same for everybody). It and
+        `no_local`, `credentials` are those of the whole node: the last call decides.
+        """
+        if order not in ORDERS:
+            raise ConfigurationError(f"order={order!r}: choose one of {', '.join(ORDERS)}")
+        subscription = ServiceSubscription(self, callback, context, queue)
+        with self._lock:
+            self._subscriptions.append(subscription)
+            flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
+            self._options = {"flags": flags, "order": order, "credentials": credentials}
+        self._join()
+        return subscription
+
+    create = subscribe
+
+    def answer(self, function: Callable[[Message], Any]) -> None:
+        """Answer requests to any one member: the function returns the reply, as bytes."""
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise ConfigurationError(f"{function!r}: give a plain function that returns bytes")
+        with self._lock:
+            self._answer = function
+            self._options["flags"] |= ANSWERS
+        self._join()
+
+    def _join(self) -> None:
+        self._driver.call(self._machine.subscribe, self.name, **self._options)
+
+    def _closed(self, subscription: ServiceSubscription) -> None:
+        with self._lock:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+            is_over = not self._subscriptions and self._answer is None
+        if is_over and self._driver.closed_reason is None:
+            self._driver.call(self._machine.unsubscribe, self.name)
+
+    def wait_until_subscribed(self, timeout: float | None = None) -> bool:
+        """Wait until the manager has us on its list; False: not in time."""
+
+        def is_confirmed() -> bool:
+            one = self._machine.client.subscribed.get(self.key)
+            return one is not None and one.is_confirmed
+
+        return self._driver.wait(is_confirmed, timeout)
+
+    def close(self) -> None:
+        """End all subscriptions of this node to the service."""
+        self._answer = None
+        for subscription in list(self._subscriptions):
+            subscription.close()
+        if self.key in self._machine.client.subscribed and self._driver.closed_reason is None:
+            self._driver.call(self._machine.unsubscribe, self.name)
+
+    def _end(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription._end()
+
+    # Publishing.
+
+    def publish(
+        self, payload: Any, *, wait: float | None = None, retain: bool = False,
+        credentials: bytes = b"",
+    ) -> int | None:  # fmt: skip
+        """Publish to all subscribers, subscribed or not.
+
+        With `wait` return how many subscribers the manager sent it to, None: it did not say so in
+        time. `retain` keeps the message for those who subscribe later. Raises `Backpressure` when
+        1,024 messages wait for a manager and none is taken within `send_timeout`.
+        """
+        flags = RETAIN if retain else 0
+        settled = self._send(_check(payload), flags, credentials, wait, is_request=False)
+        if wait is None or settled is None:
+            return None
+        return settled.number if settled.status == TAKEN else 0
+
+    def request_any(
+        self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b""
+    ) -> bytes:
+        """Ask any one member that answers, and return its reply."""
+        settled = self._send(_check(payload), 0, credentials, timeout, is_request=True)
+        if settled is not None and settled.payload is not None:
+            return settled.payload
+        how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
+        raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
+
+    def _send(
+        self, payload: bytes, flags: int, credentials: bytes, wait: float | None, *,
+        is_request: bool,
+    ) -> Settled | None:  # fmt: skip
+        deadline = None if wait is None else monotonic() + wait
+        machine = self._machine
+
+        def send(now: int) -> int | None:
+            if is_request:
+                sequence = machine.request_any(now, self.name, payload, credentials=credentials)
+            else:
+                sequence = machine.publish(
+                    now, self.name, payload, flags=flags, credentials=credentials
+                )
+            if sequence is not None and wait is not None:
+                self._waiting[sequence] = None
+            return sequence
+
+        sequence = self._driver.call(send)
+        while sequence is None:
+            self._wait_for_room()
+            sequence = self._driver.call(send)
+        return None if deadline is None else self._wait_for(sequence, deadline)
+
+    def _wait_for(self, sequence: int, deadline: float) -> Settled | None:
+        left = max(0.0, deadline - monotonic())
+        self._driver.wait(lambda: self._waiting.get(sequence) is not None, left)
+        settled = self._waiting.pop(sequence, None)
+        if settled is not None and settled.status == REFUSED:
+            raise HubbubError(f"the manager of service {self.name} refused the message")
+        return settled
+
+    def _wait_for_room(self) -> None:
+        timeout = self._node.settings.send_timeout
+        if not self._driver.wait(lambda: self._machine.has_room, timeout):
+            raise Backpressure(
+                f"no manager of service {self.name} took a message within send_timeout={timeout} s;"
+                " this message was not sent"
+            )
+
+    # What is known.
+
+    @property
+    def manager(self) -> str:
+        """Return the id of the node that manages this service, as far as this node knows."""
+        with self._driver.lock:
+            return self._machine.manager_of(self.key).hex()
+
+    @property
+    def epoch(self) -> int:
+        """Return how often the service changed managers, as far as this node knows."""
+        with self._driver.lock:
+            return self._machine.epoch_of(self.key)
+
+    @property
+    def subscribers(self) -> tuple[str, ...] | None:
+        """Return the ids of all subscribers, if this node manages the service; None: it does not.
+
+        Only the manager keeps the list.
+        """
+        with self._driver.lock:
+            service = self._machine.manager.services.get(self.key)
+            if service is None or not service.is_served:
+                return None
+            return tuple(sorted(line.node.hex() for line in service.listing))
+
+    def __repr__(self) -> str:
+        return f"<Service {self.name}>"
+
+    # What comes from the machine; no lock is held.
+
+    def _take(self, delivered: Delivered, received_ns: int) -> None:
+        source = Source("", delivered.origin, delivered.incarnation)
+        if delivered.answer is not None:
+            message = self._message(delivered, source, received_ns, None)
+            self._asked.append((delivered, message))
+            self._lane.notify()
+            return
+        for subscription in list(self._subscriptions):
+            subscription._put(self._message(delivered, source, received_ns, subscription.context))
+
+    def _message(
+        self, delivered: Delivered, source: Source, received_ns: int, context: Any
+    ) -> Message:
+        return Message(
+            self.name, delivered.payload, source, delivered.sequence, 0, received_ns, "services",
+            context,
+        )  # fmt: skip
+
+    def _settle(self, settled: Settled) -> None:
+        if settled.sequence in self._waiting:
+            self._waiting[settled.sequence] = settled
+        elif settled.status != TAKEN:
+            is_nobody = settled.status == UNAVAILABLE
+            reason = "nobody subscribes" if is_nobody else STATUS_NAMES[settled.status]
+            self._services.report(self.name, "no manager took it" if reason == "passed" else reason)
+
+    def _answer_next(self) -> bool:
+        """Answer one request, on a delivery thread; True: there are more."""
+        if not self._asked:
+            return False
+        delivered, message = self._asked.pop(0)
+        function = self._answer
+        if function is not None:
+            try:
+                reply = _check(function(message))
+                self._driver.call(self._machine.reply, delivered.answer, reply)
+            except Exception:
+                _log.exception("service %s has no answer", self.name)
+        return bool(self._asked)
+
+
+def check_name(name: Any) -> str:
+    """Return the name of a service, or say what is wrong with it."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise ConfigurationError(f"{name!r} is no name of a service: give printable text")
+    size = len(name.encode())
+    if not 0 < size <= SERVICE_NAME_BYTES_MAX:
+        raise ConfigurationError(
+            f"a service name of {size} bytes: it must have 1 to {SERVICE_NAME_BYTES_MAX}"
+        )
+    return name
+
+
+def _check(payload: Any) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise PayloadError(f"{payload!r} is no bytes")
+    data = bytes(payload)
+    if len(data) > SERVICE_PAYLOAD_BYTES_MAX:
+        raise PayloadError(
+            f"a message of {len(data)} bytes: a service takes {SERVICE_PAYLOAD_BYTES_MAX} at most;"
+            " publish larger ones on a subject"
+        )
+    return data

@@ -1,0 +1,255 @@
+"""All services of a node: its socket, who is there, and the lists that it keeps."""
+
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from threading import Lock
+from time import monotonic, monotonic_ns, time_ns
+from typing import TYPE_CHECKING
+
+from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.events import ServiceUnavailable
+from hubbub.limits import MS, SECOND
+from hubbub.links.datagram import DatagramLink, DatagramStatistics, resolve
+from hubbub.links.interfaces import choose
+from hubbub.links.opening import wanted_address
+from hubbub.protocol.endpoint import hash_domain
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.rendezvous.placement import find_placement
+from hubbub.protocol.rendezvous.profile import find_profile
+from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
+from hubbub.protocol.rendezvous.seat import (
+    Delivered,
+    Place,
+    Policy,
+    Settled,
+    allow_everything,
+)
+from hubbub.runtime.logs import logger_of
+from hubbub.runtime.service_driver import ServiceDriver
+from hubbub.service import Service
+from hubbub.wire.header import MEMBERS
+from hubbub.wire.services import decode_members, encode_members
+
+if TYPE_CHECKING:
+    from hubbub.connection import Connection
+    from hubbub.node import Node
+
+_log = logger_of("connection")
+_ANNOUNCE_ALONE_NS = 500 * MS
+_ANNOUNCE_NS = 30 * SECOND
+_REPORT_S = 1.0  # Events of one service and reason: one so often.
+CHANNEL = "services"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """How a node takes part in services.
+
+    `membership` is "fast" or "seed" (a list each 10 s, dead after a minute), `placement` "xor",
+    "hrw" or "weighted" by `weight`: the first two are the same on all nodes of a bus.
+    `policy(action, key, name, node, credentials)` says who may subscribe and publish in the
+    services that this node manages.
+    """
+
+    membership: str = "fast"
+    placement: str = "xor"
+    weight: int = 1
+    policy: Policy | None = None
+    is_open: bool = True
+
+    def __post_init__(self) -> None:
+        find_profile(self.membership)
+        find_placement(self.placement)
+        weight, policy = self.weight, self.policy
+        if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 1000:
+            raise ConfigurationError(f"weight={weight!r} must be a number from 1 to 1000")
+        if policy is not None and not callable(policy):
+            raise ConfigurationError(
+                f"policy={policy!r}: give a function of action, key, name, node, credentials"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedService:
+    """A service that this node has subscribed to."""
+
+    name: str
+    key: str
+    manager: str
+    epoch: int
+    is_confirmed: bool
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedService:
+    """A service that this node manages, is to manage if others die, or has handed over."""
+
+    name: str
+    key: str
+    role: str
+    epoch: int
+    messages: int
+    subscribers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMember:
+    """Another node that shares services."""
+
+    id: str
+    address: str
+    state: str
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesStatistics:
+    """The three lists of a node, and what was counted."""
+
+    subscribed: tuple[SubscribedService, ...]
+    managed: tuple[ManagedService, ...]
+    members: tuple[KnownMember, ...]
+    counters: dict[str, int]
+    drops: dict[str, int]
+    link: DatagramStatistics
+
+
+class Services:
+    """The services of one node."""
+
+    def __init__(self, node: "Node", connection: "Connection", options: ServiceOptions) -> None:
+        self._node = node
+        self._lock = Lock()
+        self._by_key: dict[bytes, Service] = {}
+        self._reported: dict[tuple[str, str], float] = {}
+        link = DatagramLink(*_where(node, connection))
+        seeds = _seeds(node, connection)
+        now = monotonic_ns()
+        machine = Rendezvous(
+            now, node.id, node.identity.incarnation, hash_domain(node.domain),
+            Random(SystemRandom().getrandbits(64)), seeds=[s for s in seeds if s != link.place],
+            options=_options(options), wall_offset_ns=time_ns() - now,
+        )  # fmt: skip
+        self.driver = ServiceDriver(machine, link, node._loop, self._take)
+        node._loop.attach(self.driver, node._switch_interval_ms, node._spin_us)
+        _log.info("services at %s:%s", *link.place)
+        self._core_driver = connection.driver
+        if "multicast" in node.links:
+            connection.driver.core.on_members = self._hear
+            self._announce()
+
+    def open(self, name: str) -> Service:
+        """Return the service of a name; the same one each time."""
+        service = Service(self._node, self, name)
+        with self._lock:
+            return self._by_key.setdefault(service.key, service)
+
+    @property
+    def address(self) -> str:
+        """Return where others find the services of this node."""
+        return self.driver.link.statistics().address
+
+    def wait_for_members(self, count: int, timeout: float | None = None) -> bool:
+        """Wait until this node knows so many others; False: not in time."""
+        view = self.driver.machine.view
+        return self.driver.wait(lambda: sum(1 for _ in list(view.present())) >= count, timeout)
+
+    def close(self) -> None:
+        """Leave: hand all services over first."""
+        self.driver.close()
+        for service in list(self._by_key.values()):
+            service._end()
+
+    def _announce(self) -> None:
+        """Tell the group of the channel where our services are, again and again."""
+        driver = self._core_driver
+        if self.driver.closed_reason is not None or driver.closed_reason is not None:
+            return
+        body = encode_members(self.driver.machine.swim.announcement(self.driver.link.place[1]))
+        try:
+            driver.call(lambda now: driver.core.endpoint.send(None, MEMBERS, 0, body))
+        except ClosedError:
+            return
+        is_alone = not any(True for _ in list(self.driver.machine.view.present()))
+        again_ns = monotonic_ns() + (_ANNOUNCE_ALONE_NS if is_alone else _ANNOUNCE_NS)
+        self._node._call_at(again_ns, self._announce)
+
+    def _hear(self, now: int, peer: Peer, body: bytes) -> None:
+        """Hear where the services of a peer are."""
+        members = decode_members(body)
+        if members is not None and self.driver.closed_reason is None:
+            swim = self.driver.machine.swim
+            self.driver.call(swim.greet, str(peer.address[0]), members)
+
+    def report(self, name: str, reason: str) -> None:
+        """Report that a message found nobody, not too often."""
+        now = monotonic()
+        if now - self._reported.get((name, reason), -_REPORT_S) >= _REPORT_S:
+            self._reported[name, reason] = now
+            self._node._emit(ServiceUnavailable(CHANNEL, name, reason))
+
+    def _take(self, found: Delivered | Settled) -> None:
+        service = self._by_key.get(found.key)
+        if service is None:
+            return
+        if isinstance(found, Delivered):
+            service._take(found, time_ns())
+        else:
+            service._settle(found)
+
+    def statistics(self) -> ServicesStatistics:
+        """Return the lists, as a frozen snapshot."""
+        with self.driver.lock:
+            machine, seat = self.driver.machine, self.driver.machine.seat
+            return ServicesStatistics(
+                subscribed=tuple(
+                    SubscribedService(
+                        one.name, one.key.hex(), one.manager.hex(), one.epoch, one.is_confirmed,
+                        one.delivered,
+                    )
+                    for one in machine.client.subscribed.values()
+                ),
+                managed=tuple(
+                    ManagedService(
+                        one.name, one.key.hex(), one.role.value, one.epoch, one.order,
+                        tuple(sorted(line.node.hex() for line in one.listing)),
+                    )
+                    for one in machine.manager.services.values()
+                ),
+                members=tuple(
+                    KnownMember(
+                        one.node.hex(), f"{one.place[0]}:{one.place[1]}", one.state.name.lower(),
+                        one.is_settled,
+                    )
+                    for one in machine.view.members.values()
+                ),
+                counters=dict(seat.counters),
+                drops=dict(seat.drops),
+                link=self.driver.link.statistics(),
+            )  # fmt: skip
+
+
+def _where(node: "Node", connection: "Connection") -> Place:
+    """Return the address to bind to: that of TCP, so that one name leads to both."""
+    tcp = connection.driver.tcp
+    if tcp is not None:
+        return tcp.link.place
+    interface = connection.channel.interface or node._interface
+    chosen = choose(interface)[0]
+    host = wanted_address(interface) or next(iter(chosen.addresses), "")
+    return host or "127.0.0.1", 0
+
+
+def _seeds(node: "Node", connection: "Connection") -> list[Place]:
+    """Return the addresses of the peers that were named."""
+    port = connection.channel.port
+    found = [resolve(host, named or port) for host, named in node._peers]
+    return [place for place in found if place is not None]
+
+
+def _options(options: ServiceOptions) -> Options:
+    return Options(
+        find_profile(options.membership), find_placement(options.placement), options.weight,
+        options.policy or allow_everything,
+    )  # fmt: skip

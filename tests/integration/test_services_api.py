@@ -1,0 +1,253 @@
+"""Services of real nodes on real sockets: by named peers without multicast, and found by it."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import hubbub
+from hubbub.wire.services import (
+    INFO,
+    PUBLISH,
+    SUBSCRIBE_SERVICE,
+    Message,
+    encode_message,
+    service_key,
+)
+from tests.integration.bus import DEADLINE_S, fresh_place, wait_until
+
+NAME = "hype-news"
+
+
+class Bus:
+    """Nodes that share services, without multicast."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._place = fresh_place()
+        self.nodes: list[hubbub.Node] = []
+
+    def open(self, **options: Any) -> hubbub.Node:
+        peers = [self.nodes[0].services.address] if self.nodes else []
+        node = hubbub.open(
+            f"n{len(self.nodes)}", domain=self._place.domain, interface="127.0.0.1",
+            multicast=False, listen=0, peers=peers, links=["tcp"],
+            services=hubbub.ServiceOptions(**options),
+        )  # fmt: skip
+        self._stack.callback(node.close)
+        self.nodes.append(node)
+        return node
+
+    def open_many(self, count: int, **options: Any) -> list[hubbub.Node]:
+        nodes = [self.open(**options) for _ in range(count)]
+        for node in nodes:
+            assert node.services.wait_for_members(len(self.nodes) - 1, DEADLINE_S)
+        return nodes
+
+
+@pytest.fixture
+def bus() -> Iterator[Bus]:
+    with ExitStack() as stack:
+        yield Bus(stack)
+
+
+def test_message_comes_to_all_subscribers_without_multicast(bus: Bus) -> None:
+    first, second, third = (node.service(NAME) for node in bus.open_many(3))
+    heard: list[bytes] = []
+    first.subscribe(lambda message: heard.append(message.payload))
+    reader = second.subscribe()
+    assert first.wait_until_subscribed(DEADLINE_S) and second.wait_until_subscribed(DEADLINE_S)
+    assert third.publish(b"21.5", wait=DEADLINE_S) == 2
+    message = reader.receive(DEADLINE_S)
+    assert message is not None
+    assert (message.subject, message.payload, message.link) == (NAME, b"21.5", "services")
+    assert message.source.id == bus.nodes[2].id
+    wait_until(lambda: heard == [b"21.5"])
+
+
+def test_manager_is_the_closest_node_and_keeps_the_list(bus: Bus) -> None:
+    nodes = bus.open_many(4)
+    services = [node.service(NAME) for node in nodes]
+    for service in services[:2]:
+        service.subscribe()
+        assert service.wait_until_subscribed(DEADLINE_S)
+    wait_until(lambda: sum(service.subscribers is not None for service in services) == 1)
+    (manager,) = (node for node in nodes if node.service(NAME).subscribers is not None)
+    assert {services[0].manager, services[1].manager} == {manager.id.hex()}
+    wait_until(
+        lambda: manager.service(NAME).subscribers == tuple(sorted(n.id.hex() for n in nodes[:2]))
+    )
+
+
+def test_statistics_show_the_three_lists(bus: Bus) -> None:
+    nodes = bus.open_many(3)
+    nodes[0].service(NAME).subscribe()
+    assert nodes[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+    seen = nodes[0].statistics().services
+    assert seen is not None
+    (subscribed,) = seen.subscribed
+    assert (subscribed.name, subscribed.key) == (NAME, service_key(NAME).hex())
+    assert {member.id for member in seen.members} == {node.id.hex() for node in nodes[1:]}
+    managed = [one for node in nodes for one in node.services.statistics().managed]
+    listed = [one.subscribers for one in managed if one.role == "managing"]
+    assert listed == [(nodes[0].id.hex(),)]
+
+
+def test_service_without_subscribers_is_unavailable_and_an_event_says_so(bus: Bus) -> None:
+    events: list[hubbub.Event] = []
+    node, _ = bus.open_many(2)
+    node.on_event(events.append)
+    assert node.service(NAME).publish(b"x", wait=DEADLINE_S) == 0
+    node.service(NAME).publish(b"x")
+    wait_until(lambda: any(isinstance(one, hubbub.ServiceUnavailable) for one in events))
+
+
+def test_polite_leave_of_the_manager_loses_nothing(bus: Bus) -> None:
+    nodes = bus.open_many(4)
+    ranked = {node.id.hex(): node for node in nodes}
+    reader_node = nodes[0]
+    reader = reader_node.service(NAME).subscribe(queue=5000)
+    assert reader_node.service(NAME).wait_until_subscribed(DEADLINE_S)
+    manager = ranked[reader_node.service(NAME).manager]
+    publisher = next(node for node in nodes[1:] if node is not manager).service(NAME)
+    if manager is reader_node:
+        pytest.skip("the reader itself is the closest by chance")
+    for number in range(50):
+        publisher.publish(b"%d" % number)
+    manager.close()
+    for number in range(50, 100):
+        publisher.publish(b"%d" % number)
+    wait_until(lambda: reader.pending >= 100)
+    payloads = [reader.receive(0) for _ in range(100)]
+    assert sorted(int(one.payload) for one in payloads if one is not None) == list(range(100))
+
+
+def test_any_one_member_answers_a_request(bus: Bus) -> None:
+    nodes = bus.open_many(3)
+    nodes[0].service("sums").answer(lambda message: message.payload.upper())
+    assert nodes[0].service("sums").wait_until_subscribed(DEADLINE_S)
+    assert nodes[1].service("sums").request_any(b"abc", timeout=DEADLINE_S) == b"ABC"
+    with pytest.raises(hubbub.HubbubError, match="nobody answered"):
+        nodes[1].service("nothing").request_any(b"abc", timeout=DEADLINE_S)
+
+
+def test_value_that_is_kept_comes_to_who_subscribes_later(bus: Bus) -> None:
+    nodes = bus.open_many(2)
+    nodes[0].service("limit").publish(b"42", retain=True, wait=DEADLINE_S)
+    message = nodes[1].service("limit").subscribe().receive(DEADLINE_S)
+    assert message is not None and message.payload == b"42"
+
+
+def test_policy_of_the_manager_refuses(bus: Bus) -> None:
+    def policy(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
+        return action != "publish" or credentials == b"secret"
+
+    first, second = bus.open_many(2, policy=policy)
+    reader = first.service(NAME).subscribe()
+    assert first.service(NAME).wait_until_subscribed(DEADLINE_S)
+    with pytest.raises(hubbub.HubbubError, match="refused"):
+        second.service(NAME).publish(b"no", wait=DEADLINE_S)
+    assert second.service(NAME).publish(b"yes", wait=DEADLINE_S, credentials=b"secret") == 1
+    message = reader.receive(DEADLINE_S)
+    assert message is not None and message.payload == b"yes"
+
+
+def test_subscription_is_read_under_asyncio(bus: Bus) -> None:
+    first, second = bus.open_many(2)
+    reader = first.service(NAME).subscribe()
+    assert first.service(NAME).wait_until_subscribed(DEADLINE_S)
+
+    async def read() -> bytes:
+        await asyncio.to_thread(second.service(NAME).publish, b"21.5", wait=DEADLINE_S)
+        async for message in reader:
+            return bytes(message.payload)
+        return b""
+
+    assert asyncio.run(read()) == b"21.5"
+
+
+def test_full_queue_drops_the_oldest_and_counts_it(bus: Bus) -> None:
+    first, second = bus.open_many(2)
+    reader = first.service(NAME).subscribe(queue=3)
+    assert first.service(NAME).wait_until_subscribed(DEADLINE_S)
+    for number in range(10):
+        assert second.service(NAME).publish(b"%d" % number, wait=DEADLINE_S) == 1
+    wait_until(lambda: reader.received == 10)
+    assert (reader.pending, reader.dropped) == (3, 7)
+    reader.close()
+    assert len(list(reader)) == 3
+
+
+def test_node_that_speaks_the_first_version_is_served(bus: Bus) -> None:
+    nodes = bus.open_many(2)
+    reader = nodes[0].service(NAME).subscribe()
+    assert nodes[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+    host, port = nodes[1].services.address.rsplit(":", 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as old:
+        old.bind(("127.0.0.1", 0))
+        old.settimeout(DEADLINE_S)
+        key = service_key(NAME)
+        old.sendto(encode_message(Message(PUBLISH, key, b"HelloHypeWorld")), (host, int(port)))
+        message = reader.receive(DEADLINE_S)
+        assert message is not None and message.payload == b"HelloHypeWorld"
+        old.sendto(encode_message(Message(SUBSCRIBE_SERVICE, key)), (host, int(port)))
+        manager = next(node for node in nodes if node.service(NAME).subscribers)
+        wait_until(lambda: len(manager.service(NAME).subscribers or ()) == 2)
+        nodes[1].service(NAME).publish(b"back")
+        assert old.recv(100) == encode_message(Message(INFO, key, b"back"))
+
+
+def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
+    place = fresh_place()
+    with place.open("a") as first, place.open("b") as second:
+        assert first.statistics().services is None  # Nobody pays who does not use them.
+        reader = first.service(NAME).subscribe()
+        second.service(NAME)
+        assert first.services.wait_for_members(1, DEADLINE_S)
+        wait_until(lambda: second.service(NAME).publish(b"x", wait=DEADLINE_S) == 1)
+        message = reader.receive(DEADLINE_S)
+        assert message is not None and message.payload == b"x"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"membership": "slow"}, "fast, seed"),
+        ({"placement": "random"}, "xor, hrw, weighted"),
+        ({"weight": 0}, "from 1 to 1000"),
+        ({"policy": 5}, "give a function"),
+    ],
+)
+def test_option_that_cannot_work_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(hubbub.ConfigurationError, match=text):
+        hubbub.ServiceOptions(**options)
+
+
+def test_services_are_asked_for_by_true_or_options() -> None:
+    with pytest.raises(hubbub.ConfigurationError, match="True, False or ServiceOptions"):
+        hubbub.open("a", interface="127.0.0.1", services="v1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", 5, "x" * 256])
+def test_name_that_is_none_is_refused(bus: Bus, name: Any) -> None:
+    with pytest.raises(hubbub.ConfigurationError):
+        bus.open().service(name)
+
+
+def test_payload_that_is_too_large_is_refused(bus: Bus) -> None:
+    with pytest.raises(hubbub.PayloadError, match="60000 at most"):
+        bus.open().service(NAME).publish(os.urandom(60_001))
+
+
+def test_closed_node_refuses_its_services(bus: Bus) -> None:
+    node = bus.open()
+    service = node.service(NAME)
+    node.close()
+    with pytest.raises(hubbub.ClosedError):
+        service.publish(b"x")
+    with pytest.raises(hubbub.ClosedError):
+        node.service(NAME)
