@@ -5,8 +5,8 @@ apart. Of an origin whose samples we take, all that its frames have in common is
 under the twenty bytes that they begin with (origin, destination, type), so a frame costs one look
 at these, one unpacking, and one turn of each sieve, however many consumers share it.
 
-With a hundred consumers of which ten match (`python -m benchmarks.relay`), a frame took 22 us when
-each consumer had its own filter and each frame its own hand-over; it takes 5 us now.
+With a hundred consumers of which ten match (`python -m benchmarks.relay`) a frame took 22 us and
+takes 7: it would be 8 us more without sieves that are shared, and 3 more without lanes.
 """
 
 from collections.abc import Callable
@@ -207,7 +207,7 @@ class Relay:
         tally.taken += len(takers)
         events = self._endpoint.events
         last = events[-1] if events else None
-        # One hand-over for all samples of a burst saves a microsecond each.
+        # One hand-over for all samples of a burst saves 0.7 us each.
         if isinstance(last, Handover) and last.takers is takers:
             last.values.append(sample)
         else:
