@@ -166,6 +166,7 @@ SEEN_PUBLISHERS_MAX: Final = 4096  # Of one service; the one that was silent lon
 ORDER_PATIENCE: Final = 2 * SECOND  # So long a message waits for one that comes before it.
 ORDER_WAITING_MAX: Final = 4096
 ORDER_LEAP: Final = 1 << 20  # Between the last number of a manager that died and the next.
+INVENTORY_SERVICES: Final = 8  # In one frame: a name may be long.
 RETAIN_MS: Final = 3_600_000
 RECORDS_PER_FRAME_MAX: Final = 16
 MEMBERS_MAX: Final = 20_000

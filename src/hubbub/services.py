@@ -1,6 +1,6 @@
 """All services of a node: its socket, who is there, and the lists that it keeps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random, SystemRandom
 from threading import Lock
 from time import monotonic, monotonic_ns, time_ns
@@ -11,10 +11,11 @@ from hubbub.events import ServiceUnavailable
 from hubbub.limits import MS, SECOND
 from hubbub.links.datagram import DatagramLink, DatagramStatistics, resolve
 from hubbub.links.interfaces import choose
+from hubbub.links.listening import address_text
 from hubbub.links.opening import wanted_address
 from hubbub.protocol.endpoint import hash_domain
 from hubbub.protocol.peers import Peer
-from hubbub.protocol.rendezvous.placement import find_placement
+from hubbub.protocol.rendezvous.placement import find_placement, shares
 from hubbub.protocol.rendezvous.profile import find_profile
 from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.seat import (
@@ -28,7 +29,7 @@ from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import ServiceDriver
 from hubbub.service import Service
 from hubbub.wire.header import MEMBERS
-from hubbub.wire.services import decode_members, encode_members
+from hubbub.wire.services import Managed, decode_members, encode_members, node_key, service_key
 
 if TYPE_CHECKING:
     from hubbub.connection import Connection
@@ -56,6 +57,8 @@ class ServiceOptions:
     weight: int = 1
     policy: Policy | None = None
     is_open: bool = True
+    is_guest: bool = False
+    """Look on: take part in nothing, and manage nothing."""
 
     def __post_init__(self) -> None:
         find_profile(self.membership)
@@ -104,6 +107,30 @@ class KnownMember:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundService:
+    """A service of the bus, as its manager tells of it."""
+
+    name: str
+    key: str
+    manager: str
+    address: str
+    epoch: int
+    messages: int
+    subscribers: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingMember:
+    """A node that shares services, and the part of them that falls to it."""
+
+    id: str
+    address: str
+    state: str
+    is_settled: bool
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServicesStatistics:
     """The three lists of a node, and what was counted."""
 
@@ -130,6 +157,7 @@ class Services:
             now, node.id, node.identity.incarnation, hash_domain(node.domain),
             Random(SystemRandom().getrandbits(64)), seeds=[s for s in seeds if s != link.place],
             options=_options(options), wall_offset_ns=time_ns() - now,
+            is_expecting="multicast" in node.links,
         )  # fmt: skip
         self.driver = ServiceDriver(machine, link, node._loop, self._take)
         node._loop.attach(self.driver, node._switch_interval_ms, node._spin_us)
@@ -154,6 +182,53 @@ class Services:
         """Wait until this node knows so many others; False: not in time."""
         view = self.driver.machine.view
         return self.driver.wait(lambda: sum(1 for _ in list(view.present())) >= count, timeout)
+
+    def find(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
+        """Ask all nodes which services they manage, and return what they say within a time."""
+        machine = self.driver.machine
+        self.driver.call(machine.inquire)
+        asked = {member.node for member in list(machine.view.present())}
+        self.driver.wait(lambda: asked <= machine.inventories.keys(), timeout)
+        with self.driver.lock:
+            found = [
+                _describe(one, node, machine.view.place_of(node))
+                for node, some in machine.inventories.items()
+                for one in some.values()
+            ]
+            found += [
+                _describe(one, self._node.id, self.driver.link.place)
+                for one in machine.list_managed()
+            ]
+        return tuple(sorted(found, key=lambda one: (one.name, one.key)))
+
+    def ring(self) -> tuple[RingMember, ...]:
+        """Return all nodes that share services, in the order of their keys, and their shares."""
+        with self.driver.lock:
+            machine = self.driver.machine
+            members = list(machine.view.present())
+            numbers = [one.number for one in members]
+            weights = [one.weight for one in members]
+            own = None if machine.seat.is_guest else _own_member(self)
+            if own is not None:
+                numbers.append(int.from_bytes(node_key(self._node.id), "big"))
+                weights.append(machine.view.weight)
+            parts = shares(machine.view.placement, numbers, weights) if numbers else []
+            rows = [
+                RingMember(
+                    one.node.hex(), address_text(one.place), one.state.name.lower(),
+                    one.is_settled, parts[place],
+                )
+                for place, one in enumerate(members)
+            ]  # fmt: skip
+        if own is not None:
+            rows.append(replace(own, share=parts[-1]))
+        return tuple(sorted(rows, key=lambda one: node_key(bytes.fromhex(one.id))))
+
+    def manager_of(self, name: str) -> str:
+        """Return the id of the node that would manage a service of this name."""
+        with self.driver.lock:
+            found = self.driver.machine.view.closest(service_key(name))
+            return "" if found is None else found.hex()
 
     def close(self) -> None:
         """Leave: hand all services over first."""
@@ -230,6 +305,17 @@ class Services:
             )  # fmt: skip
 
 
+def _describe(one: Managed, node: bytes, place: Place | None) -> FoundService:
+    address = "" if place is None else address_text(place)
+    return FoundService(
+        one.name, one.key.hex(), node.hex(), address, one.epoch, one.messages, one.subscribers
+    )
+
+
+def _own_member(services: Services) -> RingMember:
+    return RingMember(services._node.id.hex(), services.address, "alive", True, 0.0)
+
+
 def _where(node: "Node", connection: "Connection") -> Place:
     """Return the address to bind to: that of TCP, so that one name leads to both."""
     tcp = connection.driver.tcp
@@ -251,5 +337,5 @@ def _seeds(node: "Node", connection: "Connection") -> list[Place]:
 def _options(options: ServiceOptions) -> Options:
     return Options(
         find_profile(options.membership), find_placement(options.placement), options.weight,
-        options.policy or allow_everything,
+        options.policy or allow_everything, options.is_guest,
     )  # fmt: skip

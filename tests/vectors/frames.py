@@ -43,9 +43,12 @@ from hubbub.wire.services import (
     Copy,
     Entry,
     Extra,
+    Inquiry,
+    Inventory,
     Kept,
     Known,
     ListTaken,
+    Managed,
     Members,
     Message,
     Query,
@@ -179,6 +182,8 @@ _NOTICES = {
     "copy": Copy(_KEY, "hype-news", 4, 77, 1, 2**31, True, _ENTRIES),
     "list-taken": ListTaken(_KEY, 4, 5),
     "reply": Reply(_KEY, 5, b"42"),
+    "inquiry": Inquiry(3),
+    "inventory": Inventory(3, [Managed(_KEY, "hype-news", 4, 77, 2)]),
     "kept": Kept(_KEY, 4, 77, _NODE, 2**40, 5, 3_600_000, b"21.5"),
 }
 

@@ -21,6 +21,7 @@ from hubbub.cli import (
     rec,
     report,
     schedule,
+    services,
     simulate,
     store,
     sub,
@@ -43,6 +44,8 @@ app.command("rec")(rec.rec)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("schedule")(schedule.schedule)
+app.command("services")(services.services)
+app.command("ring")(services.ring)
 app.command("hz")(watch.hz)
 app.command("bw")(watch.bw)
 app.command("delay")(watch.delay)
@@ -53,6 +56,7 @@ app.command("graph")(graph.graph)
 app.command("play")(play.play)
 app.command("export")(export.export)
 app.command("report")(report.report)
+app.add_typer(services.app, name="service")
 app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(bench.bench)

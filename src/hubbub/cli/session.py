@@ -19,8 +19,9 @@ EXIT_BROKEN_PIPE = 141
 
 
 def open_node(
-    domain: str | None, interface: str | None, log: str | None, peers: str | None = None
-) -> hubbub.Node:
+    domain: str | None, interface: str | None, log: str | None, peers: str | None = None, *,
+    services: bool | hubbub.ServiceOptions = False,
+) -> hubbub.Node:  # fmt: skip
     """Open the node of a command."""
     end_on_sigterm()
     set_up_log(is_wanted=log is not None)
@@ -28,6 +29,7 @@ def open_node(
     node = hubbub.open(
         domain=domain, interface=interface, log=log, peers=peers,
         listen=0 if peers else None,  # The port of the channel is for nodes that stay.
+        services=services,
     )  # fmt: skip
     # What was made at start-up lives as long as the command: no collection need look at it again.
     gc.collect()

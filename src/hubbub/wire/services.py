@@ -14,6 +14,7 @@ from unicodedata import normalize
 import msgspec
 
 from hubbub.limits import (
+    INVENTORY_SERVICES,
     LIST_PART_ENTRIES,
     LIST_PARTS_MAX,
     RECORDS_PER_FRAME_MAX,
@@ -334,7 +335,30 @@ class Kept(msgspec.Struct, array_like=True, frozen=True, tag=7):
     payload: Payload
 
 
-Notice = Result | Query | Known | Copy | ListTaken | Reply | Kept
+class Inquiry(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """From anybody who looks on: which services do you manage?"""
+
+    number: U32
+
+
+class Managed(msgspec.Struct, array_like=True, frozen=True):
+    """One service that a node manages."""
+
+    key: ServiceKey
+    name: Name
+    epoch: U32
+    messages: U64
+    subscribers: U32
+
+
+class Inventory(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Back: these, or some of them."""
+
+    number: U32
+    services: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)]
+
+
+Notice = Result | Query | Known | Copy | ListTaken | Reply | Kept | Inquiry | Inventory
 
 
 def encode_notice(hop: int, notice: Notice) -> bytes:

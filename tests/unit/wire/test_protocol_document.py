@@ -117,6 +117,9 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
         ("NOTICE 5, list taken", services.ListTaken),
         ("NOTICE 6, reply", services.Reply),
         ("NOTICE 7, kept", services.Kept),
+        ("NOTICE 8, inquiry", services.Inquiry),
+        ("NOTICE 9, inventory", services.Inventory),
+        ("service of an inventory", services.Managed),
     ],
 )
 def test_fields_of_typed_bodies_are_those_of_the_structs(

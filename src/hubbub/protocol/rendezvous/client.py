@@ -102,13 +102,15 @@ class _Published:
 class Client:
     """What this node wants of services."""
 
-    def __init__(self, post: Post, manager: Manager, profile: Profile, *, has_seeds: bool) -> None:
+    def __init__(
+        self, post: Post, manager: Manager, profile: Profile, *, is_expecting: bool
+    ) -> None:
         self.post = post
         self.seat = post.seat
         self.view = post.view
         self.manager = manager
         self.subscribed: dict[bytes, Subscribed] = {}
-        self.ready_ns = self.seat.now + JOIN_PATIENCE if has_seeds else 0
+        self.ready_ns = self.seat.now + JOIN_PATIENCE if is_expecting else 0
         self._patience_ns = max(PUBLISH_PATIENCE, 2 * profile.detection_ns)
         self._ending: dict[bytes, _Ending] = {}
         self._published: dict[tuple[bytes, int], _Published] = {}

@@ -66,6 +66,35 @@ PLACEMENTS: Final[dict[str, Placement]] = {
 }
 
 
+def shares(placement: Placement, node_keys: list[int], weights: list[int]) -> list[float]:
+    """Return which part of all services each node manages.
+
+    By XOR that is 2^-d for a key that is d bits deep in the tree of all keys, if no branch is
+    empty; where one is, those on the other side of it have its share.
+    """
+    if placement.name != XorPlacement.name:
+        counted = weights if placement.name == WeightedPlacement.name else [1] * len(weights)
+        return [one / sum(counted) for one in counted]
+    found = dict.fromkeys(node_keys, 0.0)
+    _divide(node_keys, 159, 1.0, found)
+    return [found[key] for key in node_keys]
+
+
+def _divide(keys: list[int], bit: int, share: float, found: dict[int, float]) -> None:
+    """Part a share between the keys of both branches of the tree at this bit."""
+    if len(keys) == 1 or bit < 0:
+        for key in keys:
+            found[key] += share / len(keys)
+        return
+    high = [key for key in keys if key >> bit & 1]
+    low = [key for key in keys if not key >> bit & 1]
+    if high and low:
+        _divide(high, bit - 1, share / 2, found)
+        _divide(low, bit - 1, share / 2, found)
+    else:
+        _divide(high or low, bit - 1, share, found)
+
+
 def find_placement(name: str) -> Placement:
     """Return the placement of this name."""
     placement = PLACEMENTS.get(name)

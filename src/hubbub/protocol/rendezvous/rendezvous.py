@@ -9,7 +9,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from hubbub.limits import ANSWERS_PER_FRAME, LEAVE_PATIENCE, MS
+from hubbub.limits import (
+    ANSWERS_PER_FRAME,
+    INVENTORY_SERVICES,
+    LEAVE_PATIENCE,
+    MS,
+    ORDER_LEAP,
+)
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.manager import Manager
@@ -43,9 +49,12 @@ from hubbub.wire.services import (
     Answer,
     Copy,
     Extra,
+    Inquiry,
+    Inventory,
     Kept,
     Known,
     ListTaken,
+    Managed,
     Message,
     Notice,
     Query,
@@ -59,6 +68,7 @@ from hubbub.wire.services import (
     decode_notice,
     decode_request,
     encode_answers,
+    encode_notice,
     service_key,
     split_ids,
 )
@@ -76,6 +86,7 @@ class Options:
     placement: Placement = field(default_factory=XorPlacement)
     weight: int = 1
     policy: Policy = allow_everything
+    is_guest: bool = False  # Looks on, and manages nothing.
 
 
 class Rendezvous:
@@ -84,11 +95,13 @@ class Rendezvous:
     def __init__(
         self, now: int, node: bytes, life: int, domain: int, random: Random, *,
         seeds: list[Place], options: Options | None = None, wall_offset_ns: int = 0,
+        is_expecting: bool = False,
     ) -> None:  # fmt: skip
         options = options or Options()
         self.seat = Seat(node, life, domain, random, now)
         self.seat.wall_offset_ns = wall_offset_ns
         self.seat.policy = options.policy
+        self.seat.is_guest = options.is_guest
         self.options = options
         profile = options.profile
         self.view = View(self.seat, options.placement, profile.stable_ns, options.weight)
@@ -97,9 +110,13 @@ class Rendezvous:
         self.hops = Hops(self.seat, self.swim.suspect)
         self.post = Post(self.seat, self.view, self.hops)
         self.manager = Manager(self.post)
-        self.client = Client(self.post, self.manager, profile, has_seeds=bool(seeds))
+        self.client = Client(
+            self.post, self.manager, profile, is_expecting=is_expecting or bool(seeds)
+        )
         self.manager.own = self.client
         self.is_closed = False
+        self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
+        self._inquiry = 0
         self._leave_ns = NEVER
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
@@ -185,6 +202,32 @@ class Rendezvous:
         self.seat.now = now
         self.client.reply(now, info, payload)
 
+    # Looking on.
+
+    def inquire(self, now: int) -> None:
+        """Ask all nodes which services they manage; the answers come into `inventories`."""
+        self.seat.now = now
+        self._inquiry += 1
+        self.inventories.clear()
+        body = encode_notice(0, Inquiry(self._inquiry))
+        for member in self.view.present():
+            self.seat.send(member.place, NOTICE, body)
+
+    def list_managed(self) -> list[Managed]:
+        """Return the services that this node manages, as it tells others."""
+        served = [one for one in self.manager.services.values() if one.is_served]
+        return [
+            Managed(one.key, one.name, one.epoch, one.order % ORDER_LEAP, one.listing.count)
+            for one in served
+            if not one.is_empty
+        ]
+
+    def _send_inventory(self, place: Place, number: int) -> None:
+        services = self.list_managed()
+        for at in range(0, len(services) or 1, INVENTORY_SERVICES):
+            some = Inventory(number, services[at : at + INVENTORY_SERVICES])
+            self.seat.send(place, NOTICE, encode_notice(0, some))
+
     def close(self, now: int) -> None:
         """Begin to leave: hand all services over, then say so."""
         self.seat.now = now
@@ -231,6 +274,8 @@ class Rendezvous:
             if members is not None:
                 self.swim.take(now, node, place, members)
             return members is not None
+        if kind == NOTICE:
+            return self._take_notices(now, node, life, body, place)
         self.swim.meet(now, node, life, place)
         if kind == SERVICE:
             request = decode_request(body)
@@ -239,13 +284,23 @@ class Rendezvous:
             return request is not None
         if kind == ANSWER:
             return self._take_answers(now, node, body)
-        if kind == NOTICE:
-            notice = decode_notice(body)
-            if notice is not None:
-                status = self._take_notice(now, node, notice[1])
-                self._answer(place, Answer(notice[0], status))
-            return notice is not None
         self.seat.drops["kind"] += 1
+        return True
+
+    def _take_notices(self, now: int, node: bytes, life: int, body: bytes, place: Place) -> bool:
+        decoded = decode_notice(body)
+        if decoded is None:
+            return False
+        hop, notice = decoded
+        if isinstance(notice, Inquiry):
+            self._send_inventory(place, notice.number)
+        elif isinstance(notice, Inventory):
+            if notice.number == self._inquiry and self.view.is_present(node):
+                found = self.inventories.setdefault(node, {})
+                found.update({one.key: one for one in notice.services})
+        else:
+            self.swim.meet(now, node, life, place)
+            self._answer(place, Answer(hop, self._take_notice(now, node, notice)))
         return True
 
     def _take_answers(self, now: int, node: bytes, body: bytes) -> bool:

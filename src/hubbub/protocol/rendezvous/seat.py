@@ -56,6 +56,7 @@ class Seat:
         self.now = now
         self.wall_offset_ns = 0
         self.is_leaving = False
+        self.is_guest = False  # Looks on, and manages nothing.
         self.policy: Policy = allow_everything
         self.out: deque[tuple[Place, bytes]] = deque()
         self.deliveries: list[Delivered] = []
@@ -66,6 +67,11 @@ class Seat:
         self._packets = count(1)
         self._prefixes: dict[int, Prefix] = {}
         self._stamp = 0
+
+    @property
+    def may_manage(self) -> bool:
+        """Tell whether services can be ours."""
+        return not self.is_leaving and not self.is_guest
 
     def stamp(self) -> int:
         """Return a number that is higher than all before, also than those before a restart."""

@@ -184,7 +184,7 @@ class Swim:
         """Read what is told of ourselves, and contradict it if it is wrong."""
         is_older = record.incarnation < self.incarnation
         is_me = record.incarnation == self.incarnation and record.life == self.seat.life
-        if is_older or (is_me and record.state == State.ALIVE) or self.seat.is_leaving:
+        if is_older or (is_me and record.state == State.ALIVE) or not self.seat.may_manage:
             return
         self.incarnation = record.incarnation + 1
         self.was_declared_dead |= record.state >= State.DEAD
@@ -344,7 +344,7 @@ class Swim:
 
     def own_record(self) -> Record:
         """Return what we tell of ourselves."""
-        state = State.LEFT if self.seat.is_leaving else State.ALIVE
+        state = State.ALIVE if self.seat.may_manage else State.LEFT
         life = self.seat.life
         return Record(self.seat.node, "", 0, self.incarnation, life, int(state), self.view.weight)
 

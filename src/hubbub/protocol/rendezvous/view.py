@@ -226,7 +226,7 @@ class View:
             for one in self.members.values()
             if one.state <= State.SUSPECT and (one.is_settled or not is_settled)
         ]
-        if not self.seat.is_leaving:
+        if self.seat.may_manage:
             ranked.append((measure(number, self._number, self.weight), self.seat.node))
         return [node for _, node in nsmallest(count, ranked)]
 

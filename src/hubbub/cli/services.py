@@ -1,0 +1,196 @@
+"""`hubbub services`, `ring` and `service`: what there is, who manages it, and using it."""
+
+import sys
+import time
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import hubbub
+from hubbub.cli.looking import Wait, Watch, look_again
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.screen import Column, Screen, table, write_until_the_end
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.terminal import escape, note, print_json
+from hubbub.errors import ClosedError
+
+_WAIT_S = 1.0
+_ID_LETTERS = 12
+_COLUMNS = (
+    Column("service", is_number=False),
+    Column("key", is_number=False),
+    Column("manager", is_number=False),
+    Column("at", is_number=False),
+    Column("epoch"),
+    Column("messages"),
+    Column("subscribers"),
+)
+_RING_COLUMNS = (
+    Column("node", is_number=False),
+    Column("at", is_number=False),
+    Column("state", is_number=False),
+    Column("share"),
+    Column("would manage", is_number=False),
+)
+_GUEST = hubbub.ServiceOptions(is_guest=True)
+
+app = typer.Typer(
+    help="Publish in a service, or listen to one.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def services(
+    wait: Wait = _WAIT_S,
+    watch: Watch = False,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    peers: Peers = None,
+    log: Log = None,
+) -> None:
+    """Show all services: key, manager, epoch, messages, subscribers. Exits with 1 without any."""
+    with open_node(domain, interface, log, peers, services=_GUEST) as node:
+        code = write_until_the_end(
+            lambda: look_again(wait, watch, lambda screen: _show(node, screen, as_json))
+        )
+    raise typer.Exit(code)
+
+
+def _show(node: hubbub.Node, screen: Screen, as_json: bool) -> bool:
+    found = node.services.find()
+    if as_json:
+        print_json([asdict(one) for one in found])
+    elif found:
+        rows = [
+            (
+                one.name or "?", one.key[:_ID_LETTERS], one.manager[:_ID_LETTERS], one.address,
+                str(one.epoch), f"{one.messages:,}", f"{one.subscribers:,}",
+            )
+            for one in found
+        ]  # fmt: skip
+        screen.show(table(_COLUMNS, rows, screen.width))
+    else:
+        count = len(node.services.ring())
+        screen.note(f"nobody subscribes to a service; {count} nodes share services")
+    return bool(found)
+
+
+def ring(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Who would manage these?")
+    ] = None,
+    wait: Wait = _WAIT_S,
+    watch: Watch = False,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    peers: Peers = None,
+    log: Log = None,
+) -> None:
+    """Show the nodes that share services, their shares, and who would manage what.
+
+    Exits with 1 when there are none.
+    """
+    with open_node(domain, interface, log, peers, services=_GUEST) as node:
+        code = write_until_the_end(
+            lambda: look_again(
+                wait, watch, lambda screen: _show_ring(node, names or [], screen, as_json)
+            )
+        )
+    raise typer.Exit(code)
+
+
+def _show_ring(node: hubbub.Node, names: list[str], screen: Screen, as_json: bool) -> bool:
+    members = node.services.ring()
+    managers = {name: node.services.manager_of(name) for name in names}
+    if as_json:
+        print_json({"nodes": [asdict(one) for one in members], "managers": managers})
+    elif members:
+        rows = [
+            (
+                one.id[:_ID_LETTERS], one.address, one.state, f"{100 * one.share:.1f} %",
+                ", ".join(name for name in names if managers[name] == one.id),
+            )
+            for one in members
+        ]  # fmt: skip
+        screen.show(table(_RING_COLUMNS, rows, screen.width))
+    else:
+        screen.note("nobody shares services here")
+    return bool(members)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the service.")]
+
+
+@app.command("pub")
+def publish(
+    name: Name,
+    payload: Annotated[str | None, typer.Argument(help="By default each line of stdin.")] = None,
+    retain: Annotated[
+        bool, typer.Option("--retain", help="Keep it for those who subscribe later.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="For the manager to take it.")
+    ] = 5.0,
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    peers: Peers = None,
+    log: Log = None,
+) -> None:
+    """Publish in a service. Exits with 1 when nobody subscribes, with 3 when no manager took it."""
+    code = 0
+    with open_node(domain, interface, log, peers, services=True) as node:
+        node.services.wait_for_members(1, 1.0)
+        service = node.service(name)
+        lines = [payload] if payload is not None else (line.rstrip("\n") for line in sys.stdin)
+        for line in lines:
+            count = service.publish(line.encode(), wait=timeout, retain=retain)
+            if as_json:
+                print_json({"service": name, "subscribers": count, "manager": service.manager})
+            elif not count:
+                note("no manager took it" if count is None else f"nobody subscribes to {name}")
+            code = max(code, 3 if count is None else 0 if count or retain else 1)
+    raise typer.Exit(code)
+
+
+@app.command("sub")
+def subscribe(
+    name: Name,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")
+    ] = None,
+    order: Annotated[
+        str, typer.Option("--order", help="none, fifo (each publisher's) or total.")
+    ] = "none",
+    as_json: Json = False,
+    domain: Domain = None,
+    interface: Interface = None,
+    peers: Peers = None,
+    log: Log = None,
+) -> None:
+    """Print the messages of a service, until Ctrl-C."""
+    with open_node(domain, interface, log, peers, services=True) as node:
+        subscription = node.service(name).subscribe(order=order)
+        code = write_until_the_end(lambda: _print(subscription, count, as_json))
+    raise typer.Exit(code)
+
+
+def _print(subscription: hubbub.ServiceSubscription, count: int | None, as_json: bool) -> int:
+    try:
+        for number, message in enumerate(subscription, 1):
+            payload = bytes(message.payload).decode(errors="replace")
+            if as_json:
+                print_json({
+                    "service": message.subject, "payload": payload, "sequence": message.sequence,
+                    "source_id": message.source.id.hex(), "received_ns": message.received_ns,
+                })  # fmt: skip
+            else:
+                stamp = time.strftime("%H:%M:%S", time.localtime(message.received_ns / 1e9))
+                print(f"{stamp} {message.source.id.hex()[:6]} {escape(payload)}", flush=True)
+            if number == count:
+                return 0
+    except (KeyboardInterrupt, ClosedError):
+        return EXIT_INTERRUPTED
+    return 0
