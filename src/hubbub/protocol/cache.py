@@ -6,6 +6,8 @@ and a view of the message, which is kept once. When a frame must go before every
 table stays, so that "not available" can still say which messages were in it.
 """
 
+from itertools import repeat
+
 from hubbub.limits import FRAME_COST_BYTES, RUN_TABLES_MAX
 from hubbub.wire import batch
 from hubbub.wire.header import DATA, SEGMENT
@@ -48,6 +50,22 @@ class Cache:
             self._evict_bytes(sequence)
         return position + size + FRAME_COST_BYTES
 
+    def add_train(self, now: int, first: int, position: int, bodies: list[Body]) -> int:
+        """Keep frames of one size that follow each other; return the position behind them."""
+        if self.first is None:
+            self.first = first
+        size, count = body_bytes(bodies[0]), len(bodies)
+        end = position + count * (size + FRAME_COST_BYTES)
+        frames = range(first, first + count)
+        self.bodies.update(zip(frames, bodies, strict=True))
+        places = range(position, end, size + FRAME_COST_BYTES)
+        self.positions.update(zip(frames, places, strict=True))
+        self.sent_ns.update(zip(frames, repeat(now)))
+        self.size_bytes += count * size
+        if self.size_bytes > self.bytes_max:
+            self._evict_bytes(frames[-1])
+        return end
+
     def kind_of(self, sequence: int) -> int:
         """Return the kind of a frame that is kept."""
         return DATA if type(self.bodies[sequence]) is bytes else SEGMENT
@@ -57,9 +75,19 @@ class Cache:
         first = self.first
         if first is None or first >= before:
             return
-        for sequence in range(first, min(before, first + len(self.bodies))):
-            self._forget(sequence)
-        self.first = before if self.bodies else None
+        if before >= first + len(self.bodies):
+            for kept in (self.bodies, self.positions, self.sent_ns, self.flags):
+                kept.clear()
+            self.size_bytes, self.first = 0, None
+            return
+        bodies, positions, sent_ns = self.bodies, self.positions, self.sent_ns
+        forgotten_bytes = positions[before] - positions[first]
+        self.size_bytes -= forgotten_bytes - (before - first) * FRAME_COST_BYTES
+        for sequence in range(first, before):
+            del bodies[sequence], positions[sequence], sent_ns[sequence]
+        for sequence in [one for one in self.flags if one < before]:
+            del self.flags[sequence]
+        self.first = before
 
     def expire(self, now: int) -> None:
         """Forget what is too old."""

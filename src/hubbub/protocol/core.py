@@ -360,16 +360,21 @@ class Core:
         if size > HEADER_BYTES and buffer[KIND_OFFSET] == RESPONSE:
             self.lanes.receive(now, buffer, step, source)
             return
-        for start in range(0, size, step):
-            self._receive_frame(now, buffer, start, min(start + step, size), source)
+        end = 0
+        while (start := end) < size:
+            end = min(start + step, size)
+            peer = self._receive_frame(now, buffer, start, end, source)
+            if peer is not None and end + step < size:  # A piece of a large message that is for us.
+                end += step * self.incoming.take_train(now, peer, buffer, start, step)
+                self._watch_streams(peer)
 
     def _receive_frame(
         self, now: int, buffer: bytes, start: int, end: int, source: Address
-    ) -> None:
+    ) -> Peer | None:
         drops = self.endpoint.drops
         if end - start < HEADER_BYTES:
             drops["short"] += 1
-            return
+            return None
         header = decode(buffer, start)
         if header.magic != MAGIC:
             drops["magic"] += 1
@@ -389,16 +394,17 @@ class Core:
         elif self.endpoint.link is not MULTICAST and header.key != source[0]:
             drops["pipe"] += 1  # Who is at the other end of a pipe speaks for itself alone.
         else:
-            self._dispatch(now, header, buffer, start, end, source)
+            return self._dispatch(now, header, buffer, start, end, source)
+        return None
 
     def _dispatch(
         self, now: int, header: Header, buffer: bytes, start: int, end: int, source: Address
-    ) -> None:
+    ) -> Peer | None:
         peer = self.peers.get(header.key)
         if peer is None:
             peer = self.membership.meet(now, header, source)
             if peer is None:
-                return
+                return None
             if peer.want_ns is not None:
                 self.due_ns = min(self.due_ns, peer.want_ns)
         peer.heard_ns = now
@@ -413,8 +419,9 @@ class Core:
             is_plain = is_for_us and header.flags in _PLAIN
             if is_plain and end - start == len(buffer):
                 self._open_lane(peer, header, buffer, start, source)
-            return
+            return peer if is_for_us and kind == SEGMENT else None
         self._take_control(now, peer, header, buffer, start, end)
+        return None
 
     def _take_control(
         self, now: int, peer: Peer, header: Header, buffer: bytes, start: int, end: int
@@ -469,8 +476,8 @@ class Core:
     def _report_version(self, version: int, source: Address) -> None:
         if source not in self._foreign and len(self._foreign) < _VERSION_SOURCES_MAX:
             self._foreign.add(source)
-            address = place_of(source)
-            self.events.append(VersionMismatch(self.endpoint.channel, address, version))
+            event = VersionMismatch(self.endpoint.channel, place_of(source), version)
+            self.events.append(event)
 
     # One handler a kind of control frame; False: the body is malformed.
 

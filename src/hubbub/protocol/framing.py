@@ -39,10 +39,12 @@ from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 
 Refer = Callable[[bytes, Pipes], bytes | None]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
+Piece = tuple[int, memoryview]  # Of a large message: where it begins in it, and its bytes.
 Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
 
 CELLS: Final = 3
 _SAMPLED_MESSAGES: Final = 64
+_LOOKED_BEHIND: Final = 8  # So many may follow a large message without others being looked for.
 _GROUPED_FRAMES: Final = 8  # Among the messages of so many, those of one audience are put together.
 
 
@@ -436,6 +438,28 @@ class Framer:
         if large.offset == size:
             self._end_large()
         return (head, data), 0, audience
+
+    def cut_train(self, count_max: int) -> tuple[Large, list[Piece]] | None:
+        """Cut whole pieces of a large message at once, while nothing else waits; None: in turn.
+
+        Its last piece is not among them: that ends a burst, and the message.
+        """
+        if not self.large or count_max < 2 or (self.cells and self._is_anything_between()):
+            return None
+        large = self.large[0]
+        stride, view, begin = large.stride, large.view, large.offset
+        count = min(count_max, (len(large.payload) - begin - 1) // stride)
+        is_plain = stride == self.stride and large.topic.is_declared and large.topic.receivers
+        if count < 2 or not is_plain:
+            return None
+        large.offset = end = begin + count * stride
+        self.large_bytes -= end - begin
+        return large, [(at, view[at : at + stride]) for at in range(begin, end, stride)]
+
+    def _is_anything_between(self) -> bool:
+        """Tell whether small messages are to go between the pieces of large ones."""
+        few = len(self.cells) <= CELLS * _LOOKED_BEHIND
+        return not few or self._defer(len(self.cells)) > 0
 
     def _end_large(self) -> None:
         """Be done with the first large message, cut to its end or wanted by nobody any more."""

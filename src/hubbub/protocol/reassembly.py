@@ -7,6 +7,7 @@ completes a message with a hole in it.) Memory is claimed from a budget before i
 
 from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
 from hubbub.wire.batch import Segment
+from hubbub.wire.train import Piece
 
 
 class Budget:
@@ -54,6 +55,23 @@ class Partial:
         self.remaining -= 1
         self.buffer[segment.offset : segment.offset + len(segment.data)] = segment.data
         return True
+
+    def room_behind(self, first: Piece, stride: int) -> int:
+        """Return how many pieces of this stride may follow one as a train: new ones, not the last.
+
+        A train leaves at least one piece to come, so it never completes a message.
+        """
+        if not (first.total == self.total and first.stride == self.stride == stride):
+            return 0
+        number = first.offset // stride + 1
+        end = min(len(self.seen) - 1, number + self.remaining - 1)
+        seen = self.seen.find(1, number, end)
+        return max(0, (end if seen < 0 else seen) - number)
+
+    def mark(self, number: int, count: int) -> None:
+        """Note that pieces are in place."""
+        self.seen[number : number + count] = b"\1" * count
+        self.remaining -= count
 
 
 class Reassembly:

@@ -25,9 +25,10 @@ from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.topics import Hole, IncomingTopic, Way
 from hubbub.subjects import is_subject
-from hubbub.wire import batch
+from hubbub.wire import batch, train
+from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
-from hubbub.wire.header import BEST_EFFORT, DECLARES, REFERS
+from hubbub.wire.header import BEST_EFFORT, DECLARES, HEADER_BYTES, REFERS
 
 _UNCOMMON: Final = DECLARES | REFERS
 
@@ -211,6 +212,24 @@ class Receiver:
         elif self.reassembly.refused > refused and topic is not None:
             topic.lose(segment.sequence, 1, "no_memory", received_ns, out)
         return True
+
+    def accept_train(self, buffer: bytes, start: int, step: int) -> tuple[int, int]:
+        """Take the pieces of a large message that follow the one at `start`, taken already.
+
+        Return how many were the very next ones, and when the last was sent. The piece that
+        completes the message is never one of them.
+        """
+        first = train.read_first(buffer, start)
+        partial = self.reassembly.partials.get((first.topic, first.message))
+        if partial is None or self.next != first.frame + 1 or not self._is_calm():
+            return 0, 0
+        room = partial.room_behind(first, step - HEADER_BYTES - SEGMENT_HEAD_BYTES)
+        count = min((len(buffer) - start) // step - 1, room)
+        count, sent_us = train.take(buffer, start, step, first, count, partial.buffer)
+        partial.mark(first.offset // first.stride + 1, count)
+        self.next += count
+        self.fresh_bytes += count * (step - HEADER_BYTES + FRAME_COST_BYTES)
+        return count, sent_us
 
     def pass_by(
         self, now: int, sequence: int, size_bytes: int, received_ns: int, out: list[Delivery]

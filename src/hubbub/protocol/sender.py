@@ -24,6 +24,7 @@ from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire import train
 from hubbub.wire.batch import (
     RUN_BYTES,
     Run,
@@ -190,6 +191,10 @@ class Sender:
             frame, self.oversized = self.oversized, None
             frame = _asking(frame) if self.is_awaited else frame
             return self._emit(now, [frame], 0, framer.destination)
+        return self._train(now) or self._burst_of_frames(now, received_ns)
+
+    def _burst_of_frames(self, now: int, received_ns: int) -> Burst | None:
+        framer = self.framer
         is_draining = framer.is_overdue(now)
         frames: list[Numbered] = []
         size = 0
@@ -214,6 +219,39 @@ class Sender:
         if self.is_awaited and frames:
             frames[-1] = _asking(frames[-1])
         return self._emit(now, frames, 0, framer.destination) if frames else None
+
+    def _train(self, now: int) -> Burst | None:
+        """Make a burst of pieces of a large message alone; None: what is next takes its turn.
+
+        What the loop over single frames would make of them, at 3 us a frame instead of 10.
+        """
+        framer, flow, cache = self.framer, self.flow, self.cache
+        if flow is None or cache is None or not flow.has_present or self.is_awaited:
+            return None
+        frame_bytes = framer.body_bytes_max + HEADER_BYTES
+        count = self.burst_bytes_max // frame_bytes
+        if flow.limit is not None:
+            # The frame that fills the window asks for STATUS: it is not of a train.
+            cost = framer.body_bytes_max + FRAME_COST_BYTES
+            count = min(count, (flow.limit - self.position) // cost - 1)
+        cut = framer.cut_train(count)
+        if cut is None:
+            return None
+        large, pieces = cut
+        about = large.topic.number, large.sequence, large.published_ns, len(large.payload)
+        first, sent_us = self.next_sequence, now // US & 0xFFFF_FFFF
+        shared = self._prefix(SEGMENT, 0, large.topic.audience)
+        buffers, heads = train.make(
+            shared, first, self.packet_numbers, sent_us, about, large.stride, pieces
+        )
+        bodies: list[Body] = [(head, data) for head, (_, data) in zip(heads, pieces, strict=True)]
+        self.next_sequence += len(bodies)
+        self.position = cache.add_train(now, first, self.position, bodies)
+        self.frames_sent += len(bodies)
+        flow.unblocked()
+        self._tail_interval_ns = TAIL_HEARTBEAT
+        self.tail_ns = now + TAIL_HEARTBEAT
+        return Burst(framer.destination, buffers, frame_bytes)
 
     def _is_last_of_burst(self, body: Body, size: int) -> bool:
         # The short last piece of a large message cannot be padded, so it must end a burst.

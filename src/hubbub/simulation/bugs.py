@@ -108,6 +108,12 @@ def gap_one_too_short(sound: Method) -> Method:
     return extend
 
 
+@bug(Partial, "mark", "large_messages")
+def train_taken_for_longer_than_it_is(sound: Method) -> Method:
+    """Take the piece behind a train for one of it."""
+    return lambda self, number, count: sound(self, number, count + 1)
+
+
 @bug(Flow, "_bounded", "small_cache")
 def window_larger_than_the_cache(sound: Method) -> Method:
     """Send more than is kept for repair."""

@@ -78,6 +78,7 @@ HEADER_BYTES: Final = _HEADER.size
 PREFIX_BYTES: Final = _PREFIX.size
 CHECKSUM_OFFSET: Final = HEADER_BYTES - 4
 KIND_OFFSET: Final = 3
+_STREAM_OFFSET: Final = 8
 TAG_BYTES: Final = 16
 KEY_BYTES: Final = 20
 
@@ -162,6 +163,11 @@ def finish_parts(
 def decode(buffer: bytes, offset: int = 0) -> Header:
     """Decode the header at this offset; the caller has checked that 70 bytes are there."""
     return _new_header(_HEADER.unpack_from(buffer, offset))
+
+
+def read_stream(buffer: bytes, start: int) -> int:
+    """Return the stream of a frame whose header is known to be sound."""
+    return int.from_bytes(buffer[start + _STREAM_OFFSET : start + _STREAM_OFFSET + 2], "big")
 
 
 def is_intact(buffer: bytes, start: int, end: int, checksum: int) -> bool:

@@ -5,6 +5,7 @@ from random import Random
 from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.wire.batch import Segment
+from hubbub.wire.train import Piece
 
 STRIDE = 300
 MESSAGE = Random(1).randbytes(1000)
@@ -100,3 +101,33 @@ def test_large_best_effort_messages_that_lost_a_piece_do_not_fill_the_reassembly
         reassembly.drop_older(16, sequence)
         reassembly.add(sequence, piece(0, sequence=sequence))
     assert list(reassembly.partials) == [(16, 9)]
+
+
+def behind(number: int, total: int = 3000) -> Piece:
+    return Piece(5, 0, 16, 1, total, number * STRIDE, STRIDE)
+
+
+def test_train_has_room_for_new_pieces_but_never_for_the_last() -> None:
+    reassembly = make()
+    message = bytes(3000)  # Ten pieces.
+    reassembly.add(1, piece(0, message=message))
+    [partial] = reassembly.partials.values()
+    assert partial.room_behind(behind(0), STRIDE) == 8
+    assert partial.room_behind(behind(8), STRIDE) == 0
+    reassembly.add(2, piece(4, message=message))
+    assert partial.room_behind(behind(0), STRIDE) == 3
+    assert partial.room_behind(behind(4), STRIDE) == 4
+    assert partial.room_behind(behind(0), STRIDE - 1) == 0
+    assert partial.room_behind(behind(0, total=3001), STRIDE) == 0
+
+
+def test_train_leaves_a_piece_to_come_also_when_the_last_is_there() -> None:
+    reassembly = make()
+    message = bytes(3000)
+    for number in (0, 9):
+        reassembly.add(number, piece(number, message=message))
+    [partial] = reassembly.partials.values()
+    assert partial.room_behind(behind(0), STRIDE) == 7
+    partial.mark(1, 7)
+    assert partial.room_behind(behind(7), STRIDE) == 0
+    assert reassembly.add(8, piece(8, message=message)) == bytes(3000)

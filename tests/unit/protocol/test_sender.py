@@ -14,7 +14,7 @@ from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import header
 from hubbub.wire.control import Status
-from hubbub.wire.header import ASK, HEADER_BYTES, RELIABLE, REPAIR
+from hubbub.wire.header import ASK, DATA, HEADER_BYTES, RELIABLE, REPAIR
 
 KEY = b"r" * 20
 FRAME_BYTES = 1400
@@ -282,3 +282,40 @@ def test_header_room_is_left_for_a_tag() -> None:
     stream.publish(bytes(10_000))
     assert max(len(b"".join(burst.buffers)) for burst in stream.drain()) == FRAME_BYTES - 16
     assert stream.sender.framer.body_bytes_max == FRAME_BYTES - HEADER_BYTES - 16
+
+
+def test_train_of_pieces_is_what_single_frames_would_be() -> None:
+    payload = bytes(range(256)) * 400  # 102,400 bytes: 81 pieces and a short one.
+    at_once, one_by_one = Stream(burst_bytes_max=64_000), Stream(burst_bytes_max=0)
+    for stream in (at_once, one_by_one):
+        stream.publish(payload)
+    joined = b"".join(b"".join(burst.buffers) for burst in at_once.drain())
+    assert joined == b"".join(b"".join(burst.buffers) for burst in one_by_one.drain())
+    assert at_once.cache.bodies == one_by_one.cache.bodies
+    assert at_once.cache.positions == one_by_one.cache.positions
+    assert at_once.sender.position == one_by_one.sender.position
+    assert at_once.cache.size_bytes == one_by_one.cache.size_bytes
+
+
+def test_train_stays_within_the_window_and_its_end_asks() -> None:
+    stream = Stream(burst_bytes_max=64_000, window_bytes=40_000)
+    stream.publish(bytes(200_000))
+    sent = frames(stream.drain())
+    assert stream.sender.is_blocked()
+    assert stream.flow.limit is not None and stream.sender.position <= stream.flow.limit
+    assert [bool(each.flags & ASK) for each in sent] == [False] * (len(sent) - 1) + [True]
+    stream.acknowledge(len(sent) + 1)
+    assert stream.cache.bodies == {} and stream.cache.size_bytes == 0
+    assert stream.drain()
+
+
+def test_small_messages_go_between_the_pieces_of_a_large_one() -> None:
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(200_000))
+    assert stream.sender.next_burst(0, 0) is not None
+    other = OutgoingTopic(17, "/b", Source("n", bytes(12), 1), is_reliable=True)
+    other.receivers, other.is_declared = 1, True
+    stream.sender.framer.add(other, b"small", 0)
+    burst = stream.sender.next_burst(0, 0)
+    assert burst is not None
+    assert DATA in [each.kind for each in frames([burst])]

@@ -24,7 +24,7 @@ class Lanes:
 
     def __init__(
         self, endpoint: Endpoint, peers: dict[bytes, Peer], relay: Relay,
-        look_closely: Callable[[int, bytes, int, int, Address], None],
+        look_closely: Callable[[int, bytes, int, int, Address], object],
     ) -> None:  # fmt: skip
         self._peers = peers
         self._relay = relay
