@@ -18,8 +18,10 @@ from hubbub.limits import (
     LIST_PART_ENTRIES,
     LIST_PARTS_MAX,
     RECORDS_PER_FRAME_MAX,
+    SERVICE_EPOCH_MAX,
     SERVICE_LEASE_MS_MAX,
     SERVICE_NAME_BYTES_MAX,
+    SERVICE_NUMBER_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
 )
 from hubbub.wire.header import KEY_BYTES as PEER_KEY_BYTES
@@ -72,6 +74,10 @@ _V1_HEAD_BYTES: Final = 1 + KEY_BYTES
 
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
+# What is counted on from what a peer says stays far below what a frame can carry.
+Number = Annotated[int, msgspec.Meta(ge=0, le=SERVICE_NUMBER_MAX)]
+Epoch = Annotated[int, msgspec.Meta(ge=0, le=SERVICE_EPOCH_MAX)]
+Status = Annotated[int, msgspec.Meta(ge=0, le=len(STATUS_NAMES) - 1)]
 U16 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
 U8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 NodeId = Annotated[bytes, msgspec.Meta(min_length=NODE_BYTES, max_length=NODE_BYTES)]
@@ -139,7 +145,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     """One line of a list of subscribers: who, since which request, and whether it is one still."""
 
     node: NodeId
-    stamp: U64
+    stamp: Number
     is_in: bool
     flags: U16 = 0
     place: Place | None = None
@@ -160,7 +166,7 @@ class Extra(msgspec.Struct, array_like=True, frozen=True):
     part: U16 = 0
     parts: Annotated[int, msgspec.Meta(ge=1, le=LIST_PARTS_MAX)] = 1
     entries: Annotated[list[Entry], msgspec.Meta(max_length=LIST_PART_ENTRIES)] = []
-    last_order: U64 = 0
+    last_order: Number = 0
 
 
 class Request(NamedTuple):
@@ -203,7 +209,9 @@ def decode_request(body: bytes) -> Request | None:
     message = decode_message(body[ENVELOPE_BYTES:end], is_bare=False)
     if end < ENVELOPE_BYTES or message is None or head[7] > SERVICE_LEASE_MS_MAX:
         return None
-    if len(message.rest) > SERVICE_PAYLOAD_BYTES_MAX:
+    _, _, _, _, _, sequence, epoch, _, order = head
+    is_sound = sequence < 1 << 63 and epoch <= SERVICE_EPOCH_MAX and order <= SERVICE_NUMBER_MAX
+    if not is_sound or len(message.rest) > SERVICE_PAYLOAD_BYTES_MAX:
         return None
     extra = NOTHING
     if extra_bytes:
@@ -230,7 +238,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     node: NodeId
     host: Host
     port: U16
-    incarnation: U64
+    incarnation: Number
     life: U64
     state: Annotated[int, msgspec.Meta(ge=0, le=3)]
     weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
@@ -255,10 +263,15 @@ def decode_answers(body: bytes) -> tuple[list[Answer], list[Record]] | None:
     if end > len(body):
         return None
     answers = [Answer._make(one) for one in _ANSWER.iter_unpack(body[begin:end])]
-    if any(answer.status >= len(STATUS_NAMES) for answer in answers):
+    if not all(map(_is_sound, answers)):
         return None
     hints = _decode(_records_decoder, body[end:]) if end < len(body) else []
     return None if hints is None else (answers, hints)
+
+
+def _is_sound(answer: Answer) -> bool:
+    is_known = answer.status < len(STATUS_NAMES) and answer.epoch <= SERVICE_EPOCH_MAX
+    return is_known and answer.number <= SERVICE_NUMBER_MAX
 
 
 class Result(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -267,9 +280,9 @@ class Result(msgspec.Struct, array_like=True, frozen=True, tag=1):
     key: ServiceKey
     asked: U8
     sequence: U64
-    status: U8
-    epoch: U32
-    number: U64 = 0
+    status: Status
+    epoch: Epoch
+    number: Number = 0
 
 
 class Query(msgspec.Struct, array_like=True, frozen=True, tag=2):
@@ -285,7 +298,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True, tag=3):
     """
 
     key: ServiceKey
-    status: U8
+    status: Status
     manager: NodeId
     is_sure: bool
 
@@ -298,8 +311,8 @@ class Copy(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
     key: ServiceKey
     name: Name
-    epoch: U32
-    order: U64
+    epoch: Epoch
+    order: Number
     count: U32
     digest: U64
     is_full: bool
@@ -310,8 +323,8 @@ class ListTaken(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """To the last manager: I have the whole list, and manage the service from now on."""
 
     key: ServiceKey
-    offered: U32
-    epoch: U32
+    offered: Epoch
+    epoch: Epoch
 
 
 class Reply(msgspec.Struct, array_like=True, frozen=True, tag=6):
@@ -326,8 +339,8 @@ class Kept(msgspec.Struct, array_like=True, frozen=True, tag=7):
     """The last value of a service, for the next manager and for copies."""
 
     key: ServiceKey
-    epoch: U32
-    order: U64
+    epoch: Epoch
+    order: Number
     origin: NodeId
     incarnation: U64
     sequence: U64
@@ -346,7 +359,7 @@ class Managed(msgspec.Struct, array_like=True, frozen=True):
 
     key: ServiceKey
     name: Name
-    epoch: U32
+    epoch: Epoch
     messages: U64
     subscribers: U32
 
