@@ -105,6 +105,18 @@ def test_callback_iteration_asyncio_and_types(nodes: Any) -> None:
     assert asyncio.run(main()) == 3
 
 
+def test_consumers_of_one_subject_share_what_is_made_of_a_sample(nodes: Any) -> None:
+    maker, user = nodes
+    maker.produce(SPEED, lambda: b"x")
+    both = [user.consume(SPEED, period_ms=10, context=context) for context in "ab"]
+    first, second = ({one.tick_ns: one for one in take(consumer, 8)} for consumer in both)
+    common = first.keys() & second.keys()
+    assert len(common) >= 5
+    assert all(first[tick].passage is second[tick].passage for tick in common)
+    assert {one.context for one in second.values()} == {"b"}
+    assert all(first[tick].subject == SPEED == second[tick].subject for tick in common)
+
+
 def test_local_consumer_is_served_without_the_network(place: Place) -> None:
     with place.open("alone") as node:
         node.produce(SPEED, lambda: b"x")

@@ -20,7 +20,7 @@ def sample(tick_ms: int, *, port: int = 2, type: int = 1) -> Sample:
     response = Response(
         make_origin(NODE, port), 0, type, 1, 0, 0, tick_ms + 1, tick_ns, tick_ns + 5, 20_000, b"x"
     )
-    return Sample(response, SOURCE, tick_ns + MS, "multicast")
+    return Sample(response, SOURCE, tick_ns + MS, "multicast", [])
 
 
 class Names:
@@ -37,9 +37,9 @@ def taken(intake: Intake) -> list[Any]:
 def test_samples_go_by_their_names_as_soon_as_somebody_tells_them() -> None:
     gateway, intake = Names(), Intake(1 << 20)
     look = _Look(gateway, ("/own/...",), intake)  # type: ignore[arg-type]
-    look.take(sample(0, type=4711))
-    gateway.names[4711] = "/own/rpm"
-    look.take(sample(20, type=4711))
+    look.take(sample(0, type=98_765))
+    gateway.names[98_765] = "/own/rpm"
+    look.take(sample(20, type=98_765))
     look.take(sample(40, type=1))
     assert [one.topic.subject for one in taken(intake)] == ["/own/rpm"]
 

@@ -133,7 +133,7 @@ class Gateway:
         self.supply.send(now, producer, response)
         if producer.interests.receivers[LOCAL] or self.office.is_stateless:
             source, received_ns = self.endpoint.source, now + self.endpoint.wall_offset_ns
-            self.relay.hand_over(now, Sample(response, source, received_ns, LOOPBACK))
+            self.relay.hand_over(now, Sample(response, source, received_ns, LOOPBACK, []))
         return True
 
     def abandon(self, now: int, due: Due) -> None:

@@ -1,7 +1,7 @@
 """What a gateway hands to components, and what it counts."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hubbub.message import Source
 from hubbub.wire.timed import Response, split_origin
@@ -17,6 +17,7 @@ class Sample(NamedTuple):
     source: Source
     received_ns: int
     link: str
+    wrapped: list[Any]  # Of the shell: what it made of this one, for all consumers.
 
     @property
     def port(self) -> int:

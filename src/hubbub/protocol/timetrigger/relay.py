@@ -175,7 +175,7 @@ class Relay:
         endpoint = self._endpoint
         source = peer.source if route.peer is peer else self._source_of(route, peer)
         received_ns = now + endpoint.wall_offset_ns
-        sample = _new_sample((response, source, received_ns, endpoint.link))
+        sample = _new_sample((response, source, received_ns, endpoint.link, []))
         self._hand_over(now, route, sample)
         return True
 
