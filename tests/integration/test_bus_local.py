@@ -185,6 +185,19 @@ def test_nodes_of_one_process_are_peers_by_a_pipe() -> None:
         assert {one.link for one in came} == {"local"}
 
 
+def test_pipe_takes_bursts_of_frames_of_any_size_whole() -> None:
+    place = fresh_place()
+    with place.open("p", links=NEAR) as node, place.open("s", links=NEAR) as other:
+        subscription = other.subscribe("/x", queue=30_000)
+        publisher = node.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(node) == 1)
+        for _ in range(30_000):
+            publisher.publish(bytes(64))
+        take(subscription, 30_000)
+        assert "checksum" not in other.statistics().channels[0].drops
+
+
 def test_closed_node_leaves_no_socket_behind() -> None:
     place = fresh_place()
     before = set(os.listdir(runtime_directory()))

@@ -183,7 +183,7 @@ class LocalLink(PipeLink[_LocalPipe]):
     def _read(self, pipe: _LocalPipe, reads: int, received: list[Received]) -> bool:
         for _ in range(reads):
             try:
-                packet, extra, _, _ = pipe.socket.recvmsg(
+                packet, extra, flags, _ = pipe.socket.recvmsg(
                     _PACKET_BYTES, _DESCRIPTOR_BYTES, socket.MSG_CMSG_CLOEXEC
                 )
             except BlockingIOError:
@@ -191,6 +191,11 @@ class LocalLink(PipeLink[_LocalPipe]):
             except OSError:
                 return False
             fileno = _descriptor(extra) if extra else None
+            if flags & socket.MSG_TRUNC:
+                self._refused += 1  # Longer than any of ours.
+                if fileno is not None:
+                    os.close(fileno)
+                continue
             if len(packet) <= _RUN.size:
                 self._refused += bool(packet)  # Empty: its end. Nobody of ours sends so little.
                 return False

@@ -197,7 +197,6 @@ class Sender:
         framer = self.framer
         is_draining = framer.is_overdue(now)
         frames: list[Numbered] = []
-        size = 0
         while framer.has_frame or (is_draining and framer.cells):
             if self.is_blocked():
                 assert self.flow is not None
@@ -213,8 +212,7 @@ class Sender:
                 self.oversized = frame  # It goes alone, next.
                 break
             frames.append(frame)
-            size += HEADER_BYTES + body_bytes(frame[1])
-            if self._is_last_of_burst(frame[1], size):
+            if self._is_last_of_burst(frame[1], len(frames)):
                 break
         if self.is_awaited and frames:
             frames[-1] = _asking(frames[-1])
@@ -253,13 +251,14 @@ class Sender:
         self.tail_ns = now + TAIL_HEARTBEAT
         return Burst(framer.destination, buffers, frame_bytes)
 
-    def _is_last_of_burst(self, body: Body, size: int) -> bool:
+    def _is_last_of_burst(self, body: Body, count: int) -> bool:
         # The short last piece of a large message cannot be padded, so it must end a burst.
         is_short_piece = (
             not isinstance(body, bytes) and body_bytes(body) < self.framer.body_bytes_max
         )
+        # The next frame may be as long as any, and all before it are padded to its length.
         longest = self.framer.body_bytes_max + HEADER_BYTES
-        is_full = size + longest > self.burst_bytes_max
+        is_full = (count + 1) * longest > self.burst_bytes_max
         return is_short_piece or is_full or self._is_oversized(body)
 
     def _is_oversized(self, body: Body) -> bool:
@@ -284,7 +283,6 @@ class Sender:
     def _repair_burst(self, now: int) -> Burst | None:
         assert self.cache is not None and self.flow is not None
         frames: list[Numbered] = []
-        size = 0
         for sequence in list(self.repairs):
             body = self.cache.bodies.get(sequence)
             if frames and body is not None and self._is_oversized(body):
@@ -297,8 +295,7 @@ class Sender:
             self.repairs_sent += 1
             flags = self.cache.flags.get(sequence, 0)
             frames.append((sequence, body, flags, self._audience_of(body)))
-            size += HEADER_BYTES + body_bytes(body)
-            if self._is_last_of_burst(body, size):
+            if self._is_last_of_burst(body, len(frames)):
                 break
         if not self.repairs:
             self.repair_bytes = 0

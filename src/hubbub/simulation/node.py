@@ -389,6 +389,8 @@ class SimulatedNode:
 
     def _transmit(self, destination: Address | None, data: bytes, segment_bytes: int) -> None:
         step = segment_bytes or len(data)
+        is_too_long = segment_bytes and len(data) > self.host.burst_bytes_max
+        self.world.check(not is_too_long, f"{self.name}: a burst of {len(data)} bytes")
         frames = [data[at : at + step] for at in range(0, len(data), step)]
         # A frame made for a pipe that was cut goes by the network in fragments.
         may_be_large = isinstance(destination, Pipes) or self.had_pipes

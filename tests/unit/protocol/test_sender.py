@@ -94,6 +94,14 @@ def test_all_frames_of_a_burst_but_the_last_have_one_size(sizes: list[int]) -> N
     assert sequences == list(range(1, len(sequences) + 1))
 
 
+def test_padding_makes_no_burst_too_long() -> None:
+    stream = Stream(burst_bytes_max=1700)
+    stream.publish(bytes(100), bytes(1270), bytes(1270))
+    bursts = stream.drain()
+    assert len(frames(bursts)) == 3
+    assert all(sum(map(len, burst.buffers)) <= 1700 for burst in bursts)
+
+
 def test_full_window_stops_the_stream_and_its_last_frame_asks() -> None:
     stream = Stream(window_bytes=WINDOW_BYTES_MIN)
     stream.publish(*[bytes(1000)] * 100)
