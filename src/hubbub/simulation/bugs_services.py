@@ -5,8 +5,10 @@ from typing import Any
 from hubbub.protocol.rendezvous.client import Client
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.hops import Hops
-from hubbub.protocol.rendezvous.listing import Listing
+from hubbub.protocol.rendezvous.listing import Line, Listing
 from hubbub.protocol.rendezvous.manager import Manager
+from hubbub.protocol.rendezvous.placement import XorPlacement
+from hubbub.protocol.rendezvous.seat import allow_everything
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.protocol.rendezvous.service import Service
@@ -14,7 +16,7 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.services import PASSED, TAKEN, Answer, Request
+from hubbub.wire.services import BARE, PASSED, TAKEN, Answer, Request
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over")
@@ -154,3 +156,42 @@ def result_not_told(sound: Method) -> Method:
         return result._replace(status=PASSED) if request.sequence % 7 == 0 else result
 
     return answer
+
+
+@bug(Manager, "_serve", "services_policy")
+def policy_not_asked(sound: Method) -> Method:
+    """Serve everybody, whatever the policy says."""
+
+    def serve(self: Manager, now: int, service: Service, request: Request) -> Answer:
+        policy, self.seat.policy = self.seat.policy, allow_everything
+        answer: Answer = sound(self, now, service, request)
+        self.seat.policy = policy
+        return answer
+
+    return serve
+
+
+@bug(Spread, "send", "services_first_version")
+def frames_sent_to_the_first_version(sound: Method) -> Method:
+    """Take every subscriber for one of us."""
+
+    def send(self: Spread, now: int, lines: list[Line], info: Request) -> None:
+        for line in lines:
+            line.flags &= ~BARE
+        sound(self, now, lines, info)
+
+    return send
+
+
+@bug(View, "measure", "services_placement")
+def placement_measured_by_xor_alone(sound: Method) -> Method:
+    """Compare nodes by XOR, whatever places the services."""
+    xor = XorPlacement()
+
+    def rank(self: View, key: bytes, node: bytes) -> float:
+        placement, self.placement = self.placement, xor
+        measured: float = sound(self, key, node)
+        self.placement = placement
+        return measured
+
+    return rank

@@ -12,6 +12,7 @@ from hubbub.simulation.scenarios import (
     register,
     services,
     services_defects,
+    services_more,
     swarm,
     timed,
     traffic,
@@ -20,6 +21,6 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "isolation", "links", "loss",
-    "membership", "register", "services", "services_defects", "swarm", "timed",
+    "membership", "register", "services", "services_defects", "services_more", "swarm", "timed",
     "traffic",
 ]  # fmt: skip

@@ -1,0 +1,160 @@
+"""Services with other placements, slow subscribers, policies, and nodes of the first version."""
+
+from hubbub.limits import MS, SECOND
+from hubbub.protocol.burst import Address
+from hubbub.protocol.rendezvous.placement import PLACEMENTS
+from hubbub.protocol.rendezvous.rendezvous import Options
+from hubbub.simulation.node import Host
+from hubbub.simulation.scenarios.registry import scenario
+from hubbub.simulation.scenarios.services import feed, gather
+from hubbub.simulation.services import Town
+from hubbub.simulation.stage import Stage
+from hubbub.wire.services import (
+    INFO,
+    PUBLISH,
+    REFUSED,
+    SUBSCRIBE_SERVICE,
+    TAKEN,
+    UNSUBSCRIBE_SERVICE,
+    Message,
+    decode_message,
+    encode_message,
+    service_key,
+)
+
+_NAME = "news"
+
+
+@scenario
+def services_placement(stage: Stage) -> None:
+    """Place services by another measure: joins and crashes end as they do by XOR."""
+    random, world = stage.random, stage.world
+    placement = PLACEMENTS[random.choice(["hrw", "weighted"])]
+    town = Town(stage, Options(placement=placement))
+    town.watch.is_xor = False
+    nodes = town.open_many(random.randint(4, 10))
+    for node in nodes:
+        node.subscribe(_NAME)
+    world.run_for(1 * SECOND)
+    for _ in range(random.randint(1, 4)):
+        (manager,) = town.managers(_NAME)
+        random.choice([manager.crash, manager.close])()
+        town.open().subscribe(_NAME)
+        world.run_for(12 * SECOND)
+    managers = town.managers(_NAME)
+    world.check(len(managers) == 1, f"managed by {managers} (H1)")
+    closest = min(town.alive(), key=lambda node: managers[0].machine.view.measure(_key(), node.id))
+    world.check(managers == [closest], f"managed by {managers}, not {closest} (H1)")
+    town.check_calm([_NAME])
+
+
+def _key() -> bytes:
+    return service_key(_NAME)
+
+
+@scenario
+def services_slow(stage: Stage) -> None:
+    """Stop a subscriber for a while: the others have every message at once."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_many(random.randint(5, 9))
+    for node in nodes:
+        node.subscribe(_NAME)
+    town.settle([_NAME])
+    manager = town.closest(_NAME)
+    slow, publisher = random.sample([node for node in nodes if node is not manager], 2)
+    slow.stop_for(random.randrange(1 * SECOND, 3 * SECOND))
+    sent = feed(town, publisher, _NAME, 300, 5 * MS)
+    world.run_for(2 * SECOND)
+    for node in nodes:
+        if node is slow:
+            continue
+        for heard in node.heard[_NAME]:
+            late_ns = heard.true_ns - town.published[heard.delivered.payload][0]
+            world.check(late_ns < 20 * MS, f"{node} waited {late_ns / MS:.0f} ms for another")
+        town.check_complete(sent, [node])
+    world.run_for(4 * SECOND)
+    town.settle([_NAME])
+    town.check_calm([_NAME])
+
+
+@scenario
+def services_policy(stage: Stage) -> None:
+    """Refuse some: they are told, and nobody else is hurt."""
+    random, world = stage.random, stage.world
+    outlaws: set[bytes] = set()
+
+    def policy(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
+        return node not in outlaws or action == "unsubscribe"
+
+    town = Town(stage, Options(policy=policy))
+    nodes = town.open_many(random.randint(4, 8))
+    outlaw, *others = random.sample(nodes, len(nodes))
+    outlaws.add(outlaw.id)
+    for node in nodes:
+        node.subscribe(_NAME)
+    town.publish(outlaw, _NAME)
+    world.run_for(2 * SECOND)
+    statuses = [one.status for one in outlaw.settled]
+    world.check(statuses == [REFUSED, REFUSED], f"who may not was told {statuses}")
+    wrong = [node for node in nodes if node.heard[_NAME]]
+    world.check(not wrong, f"{wrong} had a message of one who may not publish")
+    outlaw.unsubscribe(_NAME)
+    town.settle([_NAME])
+    payload = town.publish(others[0], _NAME)
+    world.run_for(1 * SECOND)
+    town.check_complete([payload], others)
+    world.check(others[0].settled[-1].status == TAKEN, "who may publish was not told so")
+
+
+class _FirstVersion:
+    """A node of the first version: it knows one address, and nothing but the five messages."""
+
+    def __init__(self, town: Town, to: Address) -> None:
+        self.index = 1 << 14
+        self.host = Host()
+        self.address: Address = ("10.9.0.1", 7266)
+        self.heard: list[bytes] = []
+        self._network = town.stage.network
+        self._world = town.world
+        self._to = to
+        self._network.nodes[self.address] = self
+
+    def arrive(self, frame: bytes, source: Address) -> None:
+        """Read a bare message; anything else would be an error."""
+        message = decode_message(frame)
+        self._world.check(message is not None, "a frame that the first version cannot read (H14)")
+        assert message is not None
+        if message.type == INFO:
+            self.heard.append(message.rest)
+
+    def send(self, message: Message) -> None:
+        """Send a bare message."""
+        target = self._network.nodes[self._to]
+        self._network.send_to(self, [target], [encode_message(message)], self._world.now)
+
+
+@scenario
+def services_first_version(stage: Stage) -> None:
+    """Let a node of the first version subscribe and publish by way of anybody (H14)."""
+    random, world = stage.random, stage.world
+    town, names = gather(stage, random.randint(3, 8), 1)
+    name, key = names[0], service_key(names[0])
+    anybody = random.choice([node for node in town.alive() if node is not town.closest(name)])
+    old = _FirstVersion(town, anybody.address)
+    old.send(Message(SUBSCRIBE_SERVICE, key))
+    world.run_for(500 * MS)
+    payloads = [town.publish(random.choice(town.alive()), name) for _ in range(5)]
+    world.run_for(1 * SECOND)
+    world.check(sorted(old.heard) == sorted(payloads), f"the first version had {old.heard}")
+    old.send(Message(PUBLISH, key, b"HelloHypeWorld"))
+    world.run_for(1 * SECOND)
+    for node in town.subscribers(name):
+        count = town.count(node, name, b"HelloHypeWorld")
+        world.check(count == 1, f"{node} had the message of the first version {count} times")
+    old.heard.clear()
+    old.send(Message(UNSUBSCRIBE_SERVICE, key))
+    world.run_for(1 * SECOND)
+    town.publish(random.choice(town.alive()), name)
+    world.run_for(1 * SECOND)
+    world.check(not old.heard, "the first version had a message after its end (H11)")
