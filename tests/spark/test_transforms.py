@@ -22,7 +22,7 @@ from hubbub.pipeline.transforms import (
     services,
     words,
 )
-from hubbub.pipeline.transforms.expressions import with_bucket
+from hubbub.pipeline.transforms.expressions import BUCKET
 from hubbub.store import schema
 from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, frame, message
 from tests.unit.pipeline import digests
@@ -70,8 +70,9 @@ def test_buckets_are_those_of_the_histogram(spark: SparkSession) -> None:
         2**62 - 1,
     ]
     values += [-value for value in values]
-    table = with_bucket(spark.createDataFrame([(one,) for one in values], "v long"), F.col("v"))
-    for value, bucket in table.select("v", "bucket").collect():
+    latencies = spark.createDataFrame([(one,) for one in values], "latency_ns long")
+    table = latencies.selectExpr("*", *BUCKET).select("latency_ns", "bucket")
+    for value, bucket in table.collect():
         least, most = histogram.bounds_ns(bucket)
         assert bucket == histogram.bucket_of(value)
         assert least <= value <= most

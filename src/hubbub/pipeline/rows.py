@@ -94,12 +94,13 @@ class Rows:
         union: DataFrame | None = None
         for name, digest in chosen.items():
             made = digest.function(*map(self.frame, digest.inputs))
-            row = {name: F.struct(*digest.columns.names)}
-            columns = [
-                (row[other] if other in row else F.lit(None).cast(_KINDS[other])).alias(other)
-                for other in chosen
-            ]
-            one = made.select(*columns)
+            row = {name: f"struct({', '.join(f'`{one}`' for one in digest.columns.names)})"}
+            one = made.selectExpr(
+                *(
+                    f"{row.get(other, f'CAST(NULL AS {_KINDS[other]})')} AS {other}"
+                    for other in chosen
+                )
+            )
             union = one if union is None else union.unionAll(one)
         if union is None:
             return {}

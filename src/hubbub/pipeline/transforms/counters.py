@@ -14,15 +14,15 @@ _COUNTER: Final = ("recorder", "node_id", "incarnation", "link", "name")
 
 def marks(counters: "DataFrame", window_ns: int) -> "DataFrame":
     """Note how far each counter had come in each window."""
-    marked = counters.where(F.col("value").isNotNull()).select(
-        floor_to(F.col("time_ns"), window_ns).alias("window_ns"),
+    marked = counters.where("value IS NOT NULL").selectExpr(
+        f"{floor_to('time_ns', window_ns)} AS window_ns",
         "recorder",
-        F.coalesce("node_id", F.lit("")).alias("node_id"),
-        F.coalesce("incarnation", F.lit(0).cast("long")).alias("incarnation"),
-        F.coalesce("link", F.lit("")).alias("link"),
+        "coalesce(node_id, '') AS node_id",
+        "coalesce(incarnation, 0L) AS incarnation",
+        "coalesce(link, '') AS link",
         "name",
         "node_name",
-        F.col("value").alias("mark"),
+        "value AS mark",
     )
     # Strings are grouped by, never aggregated: Spark would sort all rows for it.
     return marked.groupBy("window_ns", *_COUNTER, "node_name").agg(F.max("mark").alias("mark"))

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.pipeline.merging.groups import TOPIC
 from hubbub.pipeline.merging.health import PART
-from hubbub.pipeline.transforms.expressions import floor_to, with_bucket
+from hubbub.pipeline.transforms.expressions import BUCKET, floor_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 def parts(rows: "DataFrame", window_ns: int) -> "DataFrame":
     """Count messages by topic, window and bucket of latency."""
-    window = floor_to(F.col("received_ns"), window_ns).alias("window_ns")
-    timed = with_bucket(rows, F.col("received_ns") - F.col("published_ns"), window)
+    window = f"{floor_to('received_ns', window_ns)} AS window_ns"
+    timed = rows.selectExpr("*", window, "received_ns - published_ns AS latency_ns", *BUCKET)
     # Strings are grouped by, never aggregated: Spark would sort all rows for it.
     return timed.groupBy("window_ns", *TOPIC, "source_name", "bucket").agg(
-        F.count(F.lit(1)).alias("messages"),
-        F.sum("size").alias("bytes"),
-        (F.max("latency_ns") / 1000.0).alias("latency_max_us"),
-        F.lit(0).cast("long").alias("duplicates"),
-        F.max("received_ns").alias("newest_ns"),
+        F.expr("count(1) AS messages"),
+        F.expr("sum(size) AS bytes"),
+        F.expr("max(latency_ns) / 1000D AS latency_max_us"),
+        F.expr("0L AS duplicates"),
+        F.expr("max(received_ns) AS newest_ns"),
     )
 
 
 def duplicates(rows: "DataFrame", kept: "DataFrame", window_ns: int) -> "DataFrame":
     """Count rows that were left out because another is the same message."""
-    group = (floor_to(F.col("received_ns"), window_ns).alias("window_ns"), *TOPIC, "source_name")
-    there = rows.select(*group, F.lit(1).cast("long").alias("duplicates"))
-    taken = kept.select(*group, F.lit(-1).cast("long").alias("duplicates"))
+    window = f"{floor_to('received_ns', window_ns)} AS window_ns"
+    there = rows.selectExpr(window, *TOPIC, "source_name", "1L AS duplicates")
+    taken = kept.selectExpr(window, *TOPIC, "source_name", "-1L AS duplicates")
     return (
         there.unionByName(taken)
         .groupBy("window_ns", *TOPIC, "source_name")
         .agg(F.sum("duplicates").alias("duplicates"))
         .where(F.col("duplicates") > 0)
-        .withColumn("messages", F.lit(0).cast("long"))
-        .withColumn("bytes", F.lit(0).cast("long"))
-        .withColumn("bucket", F.lit(None).cast("int"))
-        .withColumn("latency_max_us", F.lit(None).cast("double"))
+        .selectExpr(
+            "*", "0L AS messages", "0L AS bytes", "CAST(NULL AS INT) AS bucket",
+            "CAST(NULL AS DOUBLE) AS latency_max_us",
+        )
         .select(*PART.names)
-    )
+    )  # fmt: skip

@@ -23,7 +23,7 @@ def slots(rows: "DataFrame", window_ns: int) -> "DataFrame":
     return (
         timed.withColumn("slot_ns", F.col("tick_ns") - F.col("tick_ns") % period)
         .withColumn("epoch", F.coalesce("epoch", F.lit(0).cast("long")))
-        .groupBy(floor_to(begin, window_ns).alias("window_ns"), *_COUNTED, "source_name")
+        .groupBy(F.expr(f"{floor_to('slot_ns', window_ns)} AS window_ns"), *_COUNTED, "source_name")
         .agg(
             F.count(F.when(is_met, 1)).alias("met"),
             F.count(F.when(~is_met, 1)).alias("late"),

@@ -7,7 +7,6 @@ under the first reason that holds.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.limits import RECORDED_TIME_MAX
@@ -18,25 +17,22 @@ if TYPE_CHECKING:
 _KEYS: Final = ("recorder", "offset", "subject", "source_id", "incarnation", "sequence")
 
 
-def _is_time(column: Column) -> Column:
-    return (column >= 0) & (column < F.lit(RECORDED_TIME_MAX))
+def _is_time(column: str) -> str:
+    return f"({column} >= 0 AND {column} < {RECORDED_TIME_MAX}L)"
 
 
-def _checks(*, with_payload: bool) -> dict[str, Column]:
+def _checks(*, with_payload: bool) -> dict[str, str]:
     """Name what must be true of a row, by what is wrong if it is not."""
-    has_keys = F.lit(True)
-    for key in _KEYS:
-        has_keys = has_keys & F.col(key).isNotNull()
     checks = {
-        "missing_key": has_keys,
-        "offset_out_of_range": F.col("offset") >= 0,
-        "sequence_out_of_range": F.col("sequence") >= 1,
-        "published_out_of_range": _is_time(F.col("published_ns")),
-        "received_out_of_range": _is_time(F.col("received_ns")),
-        "size_out_of_range": F.col("size") >= 0,
+        "missing_key": " AND ".join(f"`{key}` IS NOT NULL" for key in _KEYS),
+        "offset_out_of_range": "`offset` >= 0",
+        "sequence_out_of_range": "sequence >= 1",
+        "published_out_of_range": _is_time("published_ns"),
+        "received_out_of_range": _is_time("received_ns"),
+        "size_out_of_range": "size >= 0",
     }
     if with_payload:
-        checks["size_is_not_the_payloads"] = F.col("size") == F.length("payload")
+        checks["size_is_not_the_payloads"] = "size = length(payload)"
     return checks
 
 
@@ -44,11 +40,9 @@ def good(
     rows: "DataFrame", *, with_payload: bool, proven: frozenset[str] = frozenset()
 ) -> "DataFrame":
     """Keep the rows that can be worked with; what is proven of all need not be looked at."""
-    is_good = F.lit(True)
-    for name, is_so in _checks(with_payload=with_payload).items():
-        if name not in proven:
-            is_good = is_good & is_so
-    return rows.where(is_good)
+    checks = _checks(with_payload=with_payload)
+    asked = [is_so for name, is_so in checks.items() if name not in proven]
+    return rows.where(" AND ".join(asked)) if asked else rows
 
 
 def proven(smallest: Mapping[str, Any], largest: Mapping[str, Any]) -> frozenset[str]:
@@ -74,11 +68,11 @@ def quarantined(rows: "DataFrame", *, with_payload: bool) -> "DataFrame":
     """Keep the other rows, each with the first reason that holds."""
     reason = F.lit(None).cast("string")
     for name, is_so in reversed(_checks(with_payload=with_payload).items()):
-        reason = F.when(F.coalesce(is_so, F.lit(False)), reason).otherwise(F.lit(name))
+        reason = F.when(F.expr(f"coalesce({is_so}, false)"), reason).otherwise(F.lit(name))
     facts = ("published_ns", "received_ns", "size", "link", "source_name")
     lengths = [F.length("payload").alias("payload_bytes")] if with_payload else []
     # A time that is not one must not be shown as one either.
-    received = F.when(_is_time(F.col("received_ns")), F.col("received"))
+    received = F.expr(f"if({_is_time('received_ns')}, received, NULL)")
     return (
         rows.withColumn("reason", reason)
         .where(F.col("reason").isNotNull())

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 def words(rows: "DataFrame", shift: int) -> "DataFrame":
     """Set a bit for every sequence; a word of more rows than bits has a sequence twice."""
-    sequence = F.col("sequence")
-    bit = sequence.bitwiseAND(F.lit((1 << shift) - 1).cast("long")).cast("int")
-    mask = F.bit_or(F.call_function("shiftleft", F.lit(1).cast("long"), bit))
-    word = F.shiftright(sequence, shift).alias("word")
+    mask = f"bit_or(shiftleft(1L, int(sequence & {(1 << shift) - 1}L)))"
+    word = F.expr(f"shiftright(sequence, {shift}) AS word")
     return rows.groupBy(*TOPIC, "source_name", word).agg(
-        mask.alias("mask"),
-        (F.count(F.lit(1)) > F.bit_count(mask)).alias("is_doubled"),
-        F.min_by("received_ns", "sequence").alias("first_ns"),
-        F.max_by("received_ns", "sequence").alias("last_ns"),
+        F.expr(f"{mask} AS mask"),
+        F.expr(f"count(1) > bit_count({mask}) AS is_doubled"),
+        F.expr("min_by(received_ns, sequence) AS first_ns"),
+        F.expr("max_by(received_ns, sequence) AS last_ns"),
     )
 
 
