@@ -29,6 +29,7 @@ from hubbub.limits import SECOND
 from hubbub.pipeline import tables
 from hubbub.pipeline.session import SMALL_STEPS, interpreting, start
 from hubbub.pipeline.versions import Versions
+from hubbub.store.layout import data_files
 
 SUBJECT = "/live/number"
 PAYLOAD = bytes(64)
@@ -46,17 +47,21 @@ def counted(folder: Path) -> int:
 
 
 class Watch:
-    """What is sent, and when it was first seen in the tables."""
+    """What is sent, and when it was first seen in the recorder's files and in the tables."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, store: Path, folder: Path) -> None:
+        self._store = store
         self._versions = Versions(folder)
         self._version: Path | None = None
         self.sent_ns: list[int] = []
+        self.filed_ns: list[int] = []
         self.seen_ns: list[int] = []
         self.steps = 0
 
     def look(self) -> None:
-        """Note which messages are new in the tables."""
+        """Note which messages are new in the files, and in the tables."""
+        filed = max((file.last + 1 for file in data_files(self._store, "messages")), default=0)
+        self.filed_ns += [time.time_ns()] * (filed - len(self.filed_ns))
         current = self._versions.current
         if current == self._version:
             return
@@ -64,9 +69,9 @@ class Watch:
         now_ns = time.time_ns()
         self.seen_ns += [now_ns] * (counted(self._versions.root) - len(self.seen_ns))
 
-    def ages_s(self, first: int) -> list[float]:
+    def ages_s(self, seen_ns: list[int], first: int) -> list[float]:
         """Return how old messages were, from the first that is to count."""
-        pairs = zip(self.sent_ns[first:], self.seen_ns[first:], strict=False)
+        pairs = zip(self.sent_ns[first:], seen_ns[first:], strict=False)
         return sorted((seen - sent) / SECOND for sent, seen in pairs)
 
 
@@ -101,7 +106,7 @@ def run_live(folder: Path, options: argparse.Namespace) -> None:
             publisher = node.publisher(SUBJECT)
             while not publisher.subscribers():
                 time.sleep(0.05)
-            watch = Watch(out)
+            watch = Watch(store, out)
             publish(publisher, watch, 10, 3.0)  # So that there is something to begin with.
             live = [*command, "pipeline", "run", str(store), "--out", str(out), "--live", *only]
             pipeline = subprocess.Popen(live)
@@ -128,12 +133,13 @@ def measure(publisher: Any, watch: Watch, pid: int, options: argparse.Namespace)
     end_s = time.monotonic() + 30
     while len(watch.seen_ns) < len(watch.sent_ns) and time.monotonic() < end_s:
         publish(publisher, watch, 1e-9, 0.1)
-    ages = watch.ages_s(first)
+    ages, filed = watch.ages_s(watch.seen_ns, first), watch.ages_s(watch.filed_ns, first)
     print(
         f"publish to topic_health: p50 {_at(ages, 50):.2f} s, p90 {_at(ages, 90):.2f} s,"
         f" p99 {_at(ages, 99):.2f} s of {len(ages):,} messages at {options.rate:g}/s,"
         f" a segment every {options.split_time}"
     )
+    print(f"of these, until the recorder's file is there: p50 {_at(filed, 50):.2f} s")
     print(
         f"{steps} steps in {passed_s:.0f} s, {used_s / max(steps, 1):.2f} s of processors each;"
         f" load {os.getloadavg()[0]:.1f}"

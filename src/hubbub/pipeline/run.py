@@ -174,8 +174,9 @@ class Pipeline:
     def run_live(self, is_over: Callable[[], bool], interval_s: float = 0.0) -> Summary:
         """Take in what is recorded while it is recorded, until it is over."""
         if self.is_new:
-            self.run_batch()
-        self._begin()
+            self.run_batch()  # It is of this run, and told with it.
+        else:
+            self._begin()
         with _told_in_one_line():
             self._follow(self._stream(is_live=True, interval_s=interval_s), is_over)
         return self._end()
