@@ -329,9 +329,14 @@ def _where(node: "Node", connection: "Connection") -> Place:
 
 def _seeds(node: "Node", connection: "Connection") -> list[Place]:
     """Return the addresses of the peers that were named."""
-    port = connection.channel.port
-    found = [resolve(host, named or port) for host, named in node._peers]
-    return [place for place in found if place is not None]
+    port, found = connection.channel.port, []
+    for host, named in node._peers:
+        place = resolve(host, named or port)
+        if place is None:
+            _log.warning("peers: nobody knows the host %s; services are looked for elsewhere", host)
+        else:
+            found.append(place)
+    return found
 
 
 def _options(options: ServiceOptions) -> Options:

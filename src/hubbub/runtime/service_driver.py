@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from hubbub.errors import ClosedError
+from hubbub.errors import ClosedError, HubbubError
 from hubbub.limits import LEAVE_PATIENCE, MS, SECOND
 from hubbub.links.datagram import DatagramLink, Place
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
 from hubbub.runtime.loop import Loop
-from hubbub.runtime.ownership import make_lock
+from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
 
 Take = Callable[[Delivered | Settled], None]
@@ -112,6 +112,11 @@ class ServiceDriver:
         """Call a method of the machine under the lock, then send what it made."""
         if self.closed_reason is not None:
             raise ClosedError(f"the services of this node cannot be used: {self.closed_reason}")
+        if owns(self.lock):
+            raise HubbubError(
+                "this signal handler has interrupted the services of this node, which cannot be"
+                " changed now: set a flag or start a thread in the handler instead"
+            )
         with self.lock:
             result = function(time.monotonic_ns(), *arguments, **options)
             self._send()

@@ -6,6 +6,7 @@ is counted in `drops`.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -74,6 +75,7 @@ from hubbub.wire.services import (
 )
 from hubbub.wire.services import node_key as _node_key
 
+MakeView = Callable[[Seat, Placement, int, int], View]
 _PASSED_ON_MAX = 4096
 _GOODBYE_NS = 100 * MS
 
@@ -95,7 +97,7 @@ class Rendezvous:
     def __init__(
         self, now: int, node: bytes, life: int, domain: int, random: Random, *,
         seeds: list[Place], options: Options | None = None, wall_offset_ns: int = 0,
-        is_expecting: bool = False,
+        is_expecting: bool = False, make_view: MakeView = View,
     ) -> None:  # fmt: skip
         options = options or Options()
         self.seat = Seat(node, life, domain, random, now)
@@ -104,7 +106,7 @@ class Rendezvous:
         self.seat.is_guest = options.is_guest
         self.options = options
         profile = options.profile
-        self.view = View(self.seat, options.placement, profile.stable_ns, options.weight)
+        self.view = make_view(self.seat, options.placement, profile.stable_ns, options.weight)
         incarnation = first_incarnation(now, wall_offset_ns)
         self.swim = Swim(self.seat, self.view, profile, seeds, incarnation)
         self.hops = Hops(self.seat, self.swim.suspect)

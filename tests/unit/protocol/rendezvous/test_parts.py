@@ -21,7 +21,7 @@ from hubbub.limits import (
 from hubbub.protocol.rendezvous.fanout import plan, plan_below
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Listing
-from hubbub.protocol.rendezvous.placement import PLACEMENTS, find_placement
+from hubbub.protocol.rendezvous.placement import PLACEMENTS, find_placement, shares
 from hubbub.protocol.rendezvous.profile import FAST, SEED, find_profile
 from hubbub.protocol.rendezvous.seat import Seat
 from hubbub.protocol.rendezvous.seen import Seen
@@ -237,3 +237,31 @@ def test_frames_for_one_that_takes_nothing_are_bounded_and_the_oldest_given_up()
     sent.hops.forget(0, NODE)
     assert len(sent.ends) == HOP_WINDOW + HOP_BACKLOG + 3
     assert sent.hops.open == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 50])
+def test_shares_by_xor_are_what_the_closest_node_gets(count: int) -> None:
+    random = Random(count)
+    keys = [random.getrandbits(160) for _ in range(count)]
+    parts = shares(find_placement("xor"), keys, [1] * count)
+    assert sum(parts) == pytest.approx(1)
+    taken = [0] * count
+    for _ in range(4000):
+        service = random.getrandbits(160)
+        taken[min(range(count), key=lambda place: service ^ keys[place])] += 1
+    for part, found in zip(parts, taken, strict=True):
+        assert found / 4000 == pytest.approx(part, abs=0.04)
+
+
+def test_largest_share_of_a_hundred_nodes_is_about_three_and_a_half_times_the_mean() -> None:
+    random, placement = Random(1), find_placement("xor")
+    largest = [
+        max(shares(placement, [random.getrandbits(160) for _ in range(100)], [1] * 100))
+        for _ in range(100)
+    ]
+    assert 3.3 < 100 * sum(largest) / len(largest) < 3.9
+
+
+def test_shares_by_weight_are_those_of_the_weights() -> None:
+    assert shares(find_placement("weighted"), [1, 2], [3, 1]) == [0.75, 0.25]
+    assert shares(find_placement("hrw"), [1, 2], [3, 1]) == [0.5, 0.5]
