@@ -77,7 +77,7 @@ def test_no_head_is_found_in_noise(data: bytes) -> None:
     assert decode_head(data) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(recordings(), st.booleans())
 def test_segment_comes_back(recording: list[Run | Row], is_closed: bool) -> None:
     with TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ def test_segment_comes_back(recording: list[Run | Row], is_closed: bool) -> None
             assert segment.damaged == [] and segment.missing == [] and segment.torn_bytes == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(recordings(), st.data())
 def test_bit_flips_take_only_what_they_touch(recording: list[Run | Row], data: Any) -> None:
     pieces = pieces_of(recording)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.limits import (
@@ -188,7 +188,6 @@ DECODERS = [decode for _, _, decode in CODECS.values()] + [control.decode_nak]
 
 
 @codecs
-@settings(deadline=None)
 @given(data=st.data())
 def test_what_was_encoded_comes_back(name: str, data: st.DataObject) -> None:
     values, encode, decode = CODECS[name]
@@ -197,7 +196,6 @@ def test_what_was_encoded_comes_back(name: str, data: st.DataObject) -> None:
 
 
 @codecs
-@settings(deadline=None)
 @given(data=st.data())
 def test_truncation_at_any_length_is_refused(name: str, data: st.DataObject) -> None:
     values, encode, decode = CODECS[name]
@@ -210,7 +208,6 @@ def test_truncation_at_any_length_is_refused(name: str, data: st.DataObject) -> 
         assert decoded is None or (is_shorter and value.runs[: len(decoded.runs)] == decoded.runs)
 
 
-@settings(deadline=None)
 @given(missing_frames, st.integers(60, 400))
 def test_nak_names_the_oldest_missing_frames_and_no_other(
     missing: list[int], bytes_max: int
@@ -224,7 +221,6 @@ def test_nak_names_the_oldest_missing_frames_and_no_other(
     assert all(control.decode_nak(body[:length]) is None for length in range(len(body)))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(VECTORS)), st.data())
 def test_checksum_sees_one_to_three_flipped_bits_anywhere(name: str, data: st.DataObject) -> None:
     frame = bytearray(encode_frame(name))
@@ -241,7 +237,6 @@ def encode_frame(name: str) -> bytes:
     return header.finish(shared, vector.sequence, 6, 7, vector.body) + vector.body
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(VECTORS)), st.integers(0, 80), st.binary(min_size=1, max_size=9))
 def test_body_that_lies_is_refused_or_consistent(name: str, at: int, lie: bytes) -> None:
     body = bytearray(VECTORS[name].body)
@@ -249,7 +244,6 @@ def test_body_that_lies_is_refused_or_consistent(name: str, at: int, lie: bytes)
     assert_consistent(VECTORS[name].decode(bytes(body)), len(body))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_noise_never_raises_in_any_decoder(noise: bytes) -> None:
     for decode in DECODERS:

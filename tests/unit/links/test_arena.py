@@ -356,7 +356,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStore.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def test_without_memfd_an_arena_says_so_and_a_store_has_no_room(

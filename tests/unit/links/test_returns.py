@@ -19,7 +19,7 @@ def test_nothing_was_given_back_at_first() -> None:
     assert returns.take() == [] and not returns.is_overrun
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.lists(

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.limits import CLOCK_SLEW_PARTS, CLOCK_STEP, MS, SECOND, US
@@ -44,7 +44,6 @@ def test_large_difference_is_a_step_of_a_new_era() -> None:
 offsets = st.integers(-CLOCK_STEP, CLOCK_STEP)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, SECOND), offsets), max_size=6), st.integers(0, 9 * SECOND))
 def test_slewed_clock_is_monotonic_and_when_is_its_inverse(
     changes: list[tuple[int, int]], ahead_ns: int

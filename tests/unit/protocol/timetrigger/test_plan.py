@@ -4,7 +4,7 @@ from itertools import pairwise
 from math import gcd
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.limits import PERIODS_PLANNED_MAX, SECOND, US
@@ -55,7 +55,6 @@ def test_a_floor_of_a_millisecond_tames_the_rates(
     assert len(ticks(Plan(DUE, periods, 1000), 0, 60 * SECOND)) / 60 <= due + 0.05
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SCHEDULES), periods_us, spacings_us, st.integers(0, 10**15))
 def test_every_slot_of_every_consumer_has_a_tick(
     schedule: str, periods: list[int], spacing_us: int, start_ns: int
@@ -68,7 +67,6 @@ def test_every_slot_of_every_consumer_has_a_tick(
             assert slot * served_ns <= tick < (slot + 1) * served_ns
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SCHEDULES), periods_us, spacings_us, st.integers(0, 10**15))
 def test_ticks_grow_and_are_never_closer_than_the_spacing(
     schedule: str, periods: list[int], spacing_us: int, start_ns: int
@@ -83,7 +81,6 @@ def test_ticks_grow_and_are_never_closer_than_the_spacing(
     assert min(gaps) >= spacing_us * US
 
 
-@settings(deadline=None)
 @given(periods_us, spacings_us)
 def test_load_is_bounded_by_common_divisor_and_sum(periods: list[int], spacing_us: int) -> None:
     due = Plan(DUE, periods, spacing_us)
@@ -92,7 +89,6 @@ def test_load_is_bounded_by_common_divisor_and_sum(periods: list[int], spacing_u
     assert due.millihertz <= min(1000 * SECOND / due.tick_ns, total) + 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=5), st.integers(1, 400))
 def test_adding_never_raises_the_common_tick_and_removing_never_lowers_it(
     periods_ms: list[int], more_ms: int

@@ -326,7 +326,7 @@ actions = st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from([STRICT, DUE, HARMONISED]), actions)
 def test_whatever_is_asked_ticks_grow_and_keep_their_distance(
     schedule: str, asked: list[tuple[int, tuple[float, ...], int]]
