@@ -50,6 +50,15 @@ def test_batch_has_the_schema_and_every_row_of_all_three_kinds_of_file(
     assert {row.recorder for row in rows} == {RECORDER}
 
 
+def test_a_table_without_rows_is_empty_and_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "store")
+    recording.add("/a", b"1")
+    recording.roll()
+    recording.close()
+    recording.convert(9)
+    assert load(spark, recording, table="events").collect() == []
+
+
 def test_batch_by_subjects_offsets_and_parts(spark: SparkSession, recording: Recording) -> None:
     picked = load(spark, recording, subjects="/a/*")
     assert offsets(picked) == [n for n, subject, _ in recording.messages if subject == "/a/x"]
