@@ -247,6 +247,16 @@ class Town:
                 found.append(node)
         return found
 
+    def rivals(self, name: str, nodes: list[ServiceNode]) -> list[ServiceNode]:
+        """Return who would serve a service, though with an empty list, and is not the closest."""
+        key, closest = service_key(name), self.closest(name, nodes)
+        found = [(node, node.machine.manager.services.get(key)) for node in nodes]
+        return [
+            node
+            for node, service in found
+            if service is not None and service.is_served and node is not closest
+        ]
+
     def publish(self, node: ServiceNode, name: str, *, flags: int = 0) -> bytes:
         """Publish a message that no other is like."""
         self._count += 1
@@ -268,6 +278,9 @@ class Town:
             expected = [self.closest(name, nodes)] if wanted else []
             if managers != expected:
                 return f"{name}: managed by {managers}, not {expected} (H1, H4)"
+            others = self.rivals(name, nodes)
+            if others:
+                return f"{name}: {others} take themselves for its manager, too (H1)"
             for manager in managers:
                 found = self.listed(manager, name)
                 if found != wanted:

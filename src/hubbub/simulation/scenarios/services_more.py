@@ -158,3 +158,56 @@ def services_first_version(stage: Stage) -> None:
     town.publish(random.choice(town.alive()), name)
     world.run_for(1 * SECOND)
     world.check(not old.heard, "the first version had a message after its end (H11)")
+
+
+@scenario
+def services_swarm(stage: Stage) -> None:
+    """Draw a mix of everything that can go wrong; healed, all is right within the stated time."""
+    random, world = stage.random, stage.world
+    town, names = gather(stage, random.randint(5, 14), 3)
+    stage.faults(
+        loss=random.choice([0, 0, 0.05, 0.2]), duplicate=random.choice([0, 0, 0.1]),
+        reorder=random.choice([0, 0, 0.3]), reorder_ns=random.choice([5 * MS, 200 * MS]),
+        burst_begin=random.choice([0, 0, 0.01]), corrupt=random.choice([0, 0, 0.02]),
+        delay_ns=random.choice([20_000, 5 * MS, 50 * MS]),
+    )  # fmt: skip
+    for _ in range(random.randint(5, 15)):
+        _do_harm(stage, town, names)
+        for name in random.sample(names, 2):
+            town.publish(random.choice(town.alive()), name)
+        world.run_for(random.randrange(2 * SECOND))
+    stage.heal()
+    stage.faults()
+    world.run_for(4 * SECOND)
+    town.settle(names, limit_ns=town.convergence_ns + 15 * SECOND)
+    town.check_calm(names)
+    for node in town.alive():
+        is_settled = node.machine.client.is_settled
+        world.check(is_settled, f"{node}: requests without end (H9)")
+    town.note_counts()
+
+
+def _do_harm(stage: Stage, town: Town, names: list[str]) -> None:
+    """Let one thing go wrong, or change."""
+    random = stage.random
+    node, name = random.choice(town.alive()), random.choice(names)
+    harm = random.choice(["cut", "mend", "kill", "leave", "join", "again", "stop", "change"])
+    if harm == "cut":  # One way or both, from one node to some others.
+        others = random.sample(town.alive(), random.randint(1, len(town.alive()) - 1))
+        targets = [one.index for one in others if one is not node]
+        stage.network.block([node.index], targets, both=random.random() < 0.5)
+    elif harm == "mend":
+        stage.network.unblock()
+    elif harm in ("kill", "again", "leave") and len(town.alive()) > 4:
+        if harm == "leave":
+            node.close()
+            return
+        node.crash()
+        if harm == "again":
+            town.open(node.index).subscribe(name)
+    elif harm == "stop":
+        node.stop_for(random.randrange(50 * MS, 4 * SECOND))
+    elif harm == "change":
+        (node.unsubscribe if name in node.wanted else node.subscribe)(name)
+    else:
+        town.open().subscribe(name)
