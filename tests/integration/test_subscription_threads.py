@@ -346,7 +346,7 @@ def test_a_callback_that_raises_delays_no_other_and_gets_its_next_message(node: 
     other.deliver(run(1, 3), None)
     wait_until(lambda: len(failed) == 3 and len(got) == 3)
     wait_until(lambda: failing.statistics().callbacks_failed == 3)
-    assert sum(isinstance(event, CallbackFailed) for event in node.events) == 3
+    wait_until(lambda: sum(isinstance(event, CallbackFailed) for event in node.events) == 3)
 
 
 def test_a_callback_may_close_its_subscription_and_read_pending(node: LiveNode) -> None:
