@@ -2,7 +2,7 @@
 
 A step takes new rows of a recording and turns one version of the tables into the next. What is in
 proportion to the rows is done by Spark: tables that have a row for a row, and *digests*, which are
-small. All other tables are made of digests and of what was known before, by Arrow (decision 0025).
+small. All other tables are made of digests and of what was known before, by Arrow (decision 0026).
 Functions get what they ask for by name: another table, a digest, or one of these. Tables whose
 names begin with a dot are what is kept between steps, and of no interest to anybody else.
 
