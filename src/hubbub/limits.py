@@ -161,6 +161,7 @@ HOP_TRIES: Final = 5
 HOP_WINDOW: Final = 256  # Frames on the way to one node; the next wait,
 HOP_BACKLOG: Final = 2048  # so many of them, and then the oldest are given up.
 ANSWERS_PER_FRAME: Final = 40
+ACK_DELAY: Final = 2 * MS  # Acknowledgements of messages wait so long for each other.
 PUBLISHES_MAX: Final = 1024  # Of one node whose end is not known yet.
 PUBLISH_PATIENCE: Final = 10 * SECOND
 SEEN_WINDOW: Final = 4096  # Messages of one publisher that may be under way at once.

@@ -166,6 +166,7 @@ def test_figures_of_services_are_the_limits() -> None:
         in TEXT
     )
     assert f"at most {limits.SERVICE_HOPS_MAX} times, and says so" in TEXT
+    assert f"Those of INFO wait {limits.ACK_DELAY // ms} ms for each other" in TEXT
     assert f"up to {limits.HELD_REQUESTS_MAX}, and asks those" in TEXT
     assert f"up to {limits.PULL_NODES_MAX} if they are new" in TEXT
     assert f"in parts of {limits.LIST_PART_ENTRIES} lines" in TEXT

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from hubbub.limits import (
+    ACK_DELAY,
     ANSWERS_PER_FRAME,
     INVENTORY_SERVICES,
     LEAVE_PATIENCE,
@@ -122,6 +123,9 @@ class Rendezvous:
         self._leave_ns = NEVER
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
+        self._acks: dict[Place, list[Answer]] = {}  # Of messages, which may wait for each other.
+        self._acks_count = 0
+        self._acks_ns = NEVER
         self._passed_on: dict[tuple[bytes, int, bytes, int, bytes], None] = {}
 
     # What the shell drains.
@@ -133,6 +137,11 @@ class Rendezvous:
 
     def flush(self) -> None:
         """Make frames of the answers that were given since the last time."""
+        is_due = self._acks_count >= ANSWERS_PER_FRAME or self.seat.now >= self._acks_ns
+        if self._acks and is_due:
+            for place, acks in self._acks.items():
+                self._answers.setdefault(place, []).extend(acks)
+            self._acks, self._acks_count, self._acks_ns = {}, 0, NEVER
         for place, answers in self._answers.items():
             nodes = sorted(self._hints.get(place, ()))
             members = [self.view.members[node] for node in nodes if node in self.view.members]
@@ -146,6 +155,7 @@ class Rendezvous:
     def deadline(self) -> int:
         """Return when `advance` must be called."""
         due_ns = min(self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns)
+        due_ns = min(due_ns, self._acks_ns)
         return NEVER if self.is_closed else min(due_ns, self.manager.due_ns)
 
     # What the application asks for.
@@ -321,8 +331,9 @@ class Rendezvous:
             self._follow(now)
         type, key = request.message.type, request.message.key
         if type == INFO:
-            answer = self._take_info(now, request)
-        elif type == CHANGE_SERVICE_MANAGER:
+            self._acknowledge(now, place, self._take_info(now, request))
+            return
+        if type == CHANGE_SERVICE_MANAGER:
             manager, _ = split_ids(request.message.rest)
             if manager == self.seat.node:
                 self.manager.take_list(now, node, request)
@@ -369,6 +380,12 @@ class Rendezvous:
             assert isinstance(notice, ListTaken)
             manager.take_list_taken(now, node, notice)
         return status
+
+    def _acknowledge(self, now: int, place: Place, answer: Answer) -> None:
+        """Acknowledge a message, soon: many at once cost their manager as little as one."""
+        self._acks.setdefault(place, []).append(answer)
+        self._acks_count += 1
+        self._acks_ns = min(self._acks_ns, now + ACK_DELAY)
 
     def _answer(self, place: Place, answer: Answer) -> None:
         self._answers.setdefault(place, []).append(answer)
