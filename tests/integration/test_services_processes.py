@@ -127,6 +127,7 @@ def check_once(heard: dict[str, int]) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.skipif(not IS_SOAK, reason="takes a minute; test_services_api has one such leave")
 def test_joins_and_polite_leaves_lose_no_message(town: Town) -> None:
     for _ in range(PROCESSES):
         town.open(NAMES)

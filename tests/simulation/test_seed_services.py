@@ -312,3 +312,14 @@ def test_manager_that_publishes_or_subscribes_itself_sends_nothing(town: Town) -
     pass_time(town, 20 * MS / SECOND)
     assert town.count(manager, NAME, payload) == 1
     assert not sent
+
+
+def test_last_node_leaves_at_once_though_somebody_is_on_its_list() -> None:
+    town = Town(Stage(1))
+    node = town.open()
+    node.subscribe(NAME)
+    service = node.machine.manager.services[KEY]
+    service.listing.subscribe(town.world.now, b"abcdefghijkl", 1, 0, None, 30 * SECOND)
+    node.close()
+    pass_time(town, 0.1)
+    assert not node.is_alive

@@ -444,7 +444,8 @@ class Rendezvous:
     def _go(self, now: int) -> None:
         """Leave for good once everything was handed over, or patience ends."""
         is_free = not self.manager.has_services and not self.hops.open
-        if not is_free and now < self._leave_ns:
+        is_last = next(self.view.present(), None) is None  # There is nobody to hand over to.
+        if not is_free and not is_last and now < self._leave_ns:
             return
         self.swim.leave(now)
         self.is_closed = True
