@@ -61,9 +61,12 @@ def talk(place: list[Any]) -> None:
         assert publisher.wait_for_subscribers(1, 30)
         say("ready")
         while True:
-            for _ in range(int(hear())):
+            count, is_cut_off = hear().split()
+            for _ in range(int(count)):
                 publisher.publish(bytes(SIZE_BYTES))
                 time.sleep(0.0005)
+            if is_cut_off == "True":  # Only who is left behind misses what is kept no longer.
+                wait_until(lambda: any(one.is_slow for one in publisher.subscribers()))
             publisher.flush()
             say("done")
 
@@ -103,7 +106,7 @@ def record(store: Path) -> Truth:
         assert (talker.hear(), victim.hear(), sleeper.hear()) == ("ready", "done", "ready")
         let_publish(talker, MESSAGES)
         with cut_off(node):
-            let_publish(talker, MESSAGES // 10)
+            let_publish(talker, MESSAGES // 10, is_cut_off=True)
         let_publish(talker, MESSAGES // 10)
         events.wait(GapAbandoned)
         victim.signal(signal.SIGKILL)
@@ -119,8 +122,8 @@ def record(store: Path) -> Truth:
     return Truth(peer, lossy, dict(channel.drops), events.of(GapAbandoned), recorded)
 
 
-def let_publish(talker: Actor, count: int) -> None:
-    talker.tell(str(count))
+def let_publish(talker: Actor, count: int, *, is_cut_off: bool = False) -> None:
+    talker.tell(f"{count} {is_cut_off}")
     assert talker.hear() == "done"
 
 
