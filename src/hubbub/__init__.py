@@ -58,7 +58,6 @@ from hubbub.runtime.logs import set_log
 from hubbub.schedule import Schedule, ScheduledConsumer, ScheduledProducer
 from hubbub.schema import Schema
 from hubbub.service import Service
-from hubbub.service_subscription import ServiceSubscription
 from hubbub.services import ServiceOptions, Services, ServicesStatistics
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
@@ -120,7 +119,6 @@ __all__ = [
     "SchemaMismatch",
     "Service",
     "ServiceOptions",
-    "ServiceSubscription",
     "ServiceUnavailable",
     "Services",
     "ServicesStatistics",

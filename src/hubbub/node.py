@@ -583,6 +583,8 @@ class Node(Closing):
         neighbours.shared.forked()
         for subscription in list(self._subscriptions):
             subscription.forked()
+        if self._services is not None:
+            self._services.forked()
 
     @property
     def index(self) -> int | None:

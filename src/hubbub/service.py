@@ -10,10 +10,13 @@ from hubbub.closing import Closing
 from hubbub.errors import Backpressure, ConfigurationError, HubbubError, PayloadError
 from hubbub.limits import QUEUE_MESSAGES, SERVICE_NAME_BYTES_MAX, SERVICE_PAYLOAD_BYTES_MAX
 from hubbub.message import Message, Source
+from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS
 from hubbub.protocol.rendezvous.seat import Delivered, Settled
+from hubbub.runtime.inbox import message_of_one
 from hubbub.runtime.logs import logger_of
-from hubbub.service_subscription import ServiceSubscription
+from hubbub.service_host import ServiceHost, ServiceTopic
+from hubbub.subscription import Subscription
 from hubbub.wire.services import (
     ANSWERS,
     NO_LOCAL,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 _log = logger_of("subscription")
 _REQUEST_PATIENCE_S = 10.0
+CHANNEL = "services"
 
 
 class Service(Closing):
@@ -48,7 +52,8 @@ class Service(Closing):
         self._services = services
         self._driver = services.driver
         self._machine = services.driver.machine
-        self._subscriptions: list[ServiceSubscription] = []
+        self._subscriptions: list[Subscription] = []
+        self._host = ServiceHost(node, name, self._closed)
         self._answer: Callable[[Message], Any] | None = None
         self._lane = node._pool.lane(self._answer_next)
         self._asked: list[tuple[Delivered, Message]] = []
@@ -64,18 +69,24 @@ class Service(Closing):
         *,
         context: Any = None,
         queue: int = QUEUE_MESSAGES,
+        overflow: str = "drop_oldest",
         order: str = "none",
         no_local: bool = False,
         credentials: bytes = b"",
-    ) -> ServiceSubscription:
+    ) -> Subscription:
         """Receive what is published here: iterate over the result, or give a callback.
 
-        `order` is `none`, `fifo` (each publisher's) or `total` (the same for everybody). It and
-        `no_local`, `credentials` are those of the whole node: the last call decides.
+        It is a subscription like any other, but has no patterns. `order` is `none`, `fifo` (each
+        publisher's) or `total` (the same for everybody). It and `no_local`, `credentials` are those
+        of the whole node: the last call decides.
         """
         if order not in ORDERS:
             raise ConfigurationError(f"order={order!r}: choose one of {', '.join(ORDERS)}")
-        subscription = ServiceSubscription(self, callback, context, queue)
+        subscription = Subscription(
+            self._host, callback=callback, context=context, queue=queue, overflow=overflow,
+            channel=CHANNEL,
+        )  # fmt: skip
+        subscription.add(self.name)
         with self._lock:
             self._subscriptions.append(subscription)
             flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
@@ -97,7 +108,7 @@ class Service(Closing):
     def _join(self) -> None:
         self._driver.call(self._machine.subscribe, self.name, **self._options)
 
-    def _closed(self, subscription: ServiceSubscription) -> None:
+    def _closed(self, subscription: Subscription) -> None:
         with self._lock:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
@@ -122,9 +133,13 @@ class Service(Closing):
         if self.key in self._machine.client.subscribed and self._driver.closed_reason is None:
             self._driver.call(self._machine.unsubscribe, self.name)
 
-    def _end(self) -> None:
+    def _end(self, reason: str) -> None:
         for subscription in list(self._subscriptions):
-            subscription._end()
+            subscription.close_from_node(reason)
+
+    def _forked(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.forked()
 
     # Publishing.
 
@@ -226,22 +241,16 @@ class Service(Closing):
     # What comes from the machine; no lock is held.
 
     def _take(self, delivered: Delivered, received_ns: int) -> None:
-        source = Source("", delivered.origin, delivered.incarnation)
+        topic = ServiceTopic(self.name, Source("", delivered.origin, delivered.incarnation))
+        delivery = Delivery(
+            topic, delivered.sequence, [delivered.payload], (0,), received_ns, CHANNEL
+        )
         if delivered.answer is not None:
-            message = self._message(delivered, source, received_ns, None)
-            self._asked.append((delivered, message))
+            self._asked.append((delivered, message_of_one(delivery, None)))
             self._lane.notify()
             return
         for subscription in list(self._subscriptions):
-            subscription._put(self._message(delivered, source, received_ns, subscription.context))
-
-    def _message(
-        self, delivered: Delivered, source: Source, received_ns: int, context: Any
-    ) -> Message:
-        return Message(
-            self.name, delivered.payload, source, delivered.sequence, 0, received_ns, "services",
-            context,
-        )  # fmt: skip
+            subscription.deliver(delivery, subscription.context)
 
     def _settle(self, settled: Settled) -> None:
         if settled.sequence in self._waiting:

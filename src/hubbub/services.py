@@ -27,7 +27,7 @@ from hubbub.protocol.rendezvous.seat import (
 )
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import ServiceDriver
-from hubbub.service import Service
+from hubbub.service import CHANNEL, Service
 from hubbub.wire.header import MEMBERS
 from hubbub.wire.services import Managed, decode_members, encode_members, node_key, service_key
 
@@ -39,7 +39,6 @@ _log = logger_of("connection")
 _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 _REPORT_S = 1.0  # Events of one service and reason: one so often.
-CHANNEL = "services"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,12 @@ class Services:
         """Leave: hand all services over first."""
         self.driver.close()
         for service in list(self._by_key.values()):
-            service._end()
+            service._end("the node is closed")
+
+    def forked(self) -> None:
+        """Refuse everything in a forked child."""
+        for service in list(self._by_key.values()):
+            service._forked()
 
     def _announce(self) -> None:
         """Tell the group of the channel where our services are, again and again."""
@@ -294,7 +298,7 @@ class Services:
                 ),
                 members=tuple(
                     KnownMember(
-                        one.node.hex(), f"{one.place[0]}:{one.place[1]}", one.state.name.lower(),
+                        one.node.hex(), address_text(one.place), one.state.name.lower(),
                         one.is_settled,
                     )
                     for one in machine.view.members.values()

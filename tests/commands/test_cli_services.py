@@ -27,10 +27,13 @@ def test_message_is_published_printed_and_the_service_shown(bus: Bus) -> None:
         assert sum(node["share"] for node in ring["nodes"]) == pytest.approx(1)
         shown = bus.run("services").stdout.decode()
         assert "hype-news" in shown and found["manager"][:12] in shown
-        assert bus.run("service", "pub", "hype-news", stdin=b"22.5\n").returncode == 0
+        assert bus.run("service", "pub", "hype-news", stdin=b"\xff\xfe\n").returncode == 0
         code, out, _ = finish(reader)
     assert code == 0
-    assert [json.loads(line)["payload"] for line in out.splitlines()] == ["21.5", "22.5"]
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [(one["payload"], one["encoding"]) for one in told] == [
+        ("21.5", "utf-8"), ("//4=", "base64"),
+    ]  # fmt: skip
 
 
 def test_service_without_subscribers_exits_with_1(bus: Bus) -> None:

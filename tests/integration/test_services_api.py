@@ -18,7 +18,7 @@ from hubbub.wire.services import (
     encode_message,
     service_key,
 )
-from tests.integration.bus import DEADLINE_S, fresh_place, wait_until
+from tests.integration.bus import DEADLINE_S, Events, fresh_place, wait_until
 
 NAME = "hype-news"
 
@@ -168,6 +168,26 @@ def test_subscription_is_read_under_asyncio(bus: Bus) -> None:
     assert asyncio.run(read()) == b"21.5"
 
 
+def test_callback_that_raises_is_reported_and_others_get_their_messages(bus: Bus) -> None:
+    first, second = bus.open_many(2)
+    events = Events()
+    first.on_event(events)
+    first.service(NAME).subscribe(lambda message: 1 / 0)
+    reader = first.service(NAME).subscribe()
+    assert first.service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert second.service(NAME).publish(b"21.5", wait=DEADLINE_S) == 1
+    message = reader.receive(DEADLINE_S)
+    assert message is not None and (message.payload, message.link) == (b"21.5", "services")
+    assert isinstance(events.wait(hubbub.CallbackFailed).error, ZeroDivisionError)
+
+
+def test_subscription_to_a_service_has_no_patterns(bus: Bus) -> None:
+    (node,) = bus.open_many(1)
+    reader = node.service(NAME).subscribe()
+    with pytest.raises(hubbub.ConfigurationError, match="subscribe to each service by itself"):
+        reader.add("/plant/...")
+
+
 def test_full_queue_drops_the_oldest_and_counts_it(bus: Bus) -> None:
     first, second = bus.open_many(2)
     reader = first.service(NAME).subscribe(queue=3)
@@ -176,6 +196,9 @@ def test_full_queue_drops_the_oldest_and_counts_it(bus: Bus) -> None:
         assert second.service(NAME).publish(b"%d" % number, wait=DEADLINE_S) == 1
     wait_until(lambda: reader.received == 10)
     assert (reader.pending, reader.dropped) == (3, 7)
+    events = Events()
+    first.on_event(events)
+    assert events.wait(hubbub.SlowConsumer).dropped == 7
     reader.close()
     assert len(list(reader)) == 3
 

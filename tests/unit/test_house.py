@@ -34,7 +34,7 @@ API = {
     *("statistics", "closing"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle"}
-API |= {"service", "services", "service_subscription"}
+API |= {"service", "services", "service_host"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
 HIGH = {"store", "recorder", "pipeline", "report"}

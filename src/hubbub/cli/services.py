@@ -1,19 +1,18 @@
 """`hubbub services`, `ring` and `service`: what there is, who manages it, and using it."""
 
 import sys
-import time
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 import hubbub
+from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.looking import Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import Column, Screen, table, write_until_the_end
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
-from hubbub.cli.terminal import escape, note, print_json
-from hubbub.errors import ClosedError
+from hubbub.cli.session import EXIT_LOST, open_node
+from hubbub.cli.terminal import note, plural, print_json
 
 _WAIT_S = 1.0
 _ID_LETTERS = 12
@@ -144,9 +143,9 @@ def publish(
     with open_node(domain, interface, log, peers, services=True) as node:
         node.services.wait_for_members(1, 1.0)
         service = node.service(name)
-        lines = [payload] if payload is not None else (line.rstrip("\n") for line in sys.stdin)
+        lines = sys.stdin.buffer if payload is None else [payload.encode()]
         for line in lines:
-            count = service.publish(line.encode(), wait=timeout, retain=retain)
+            count = service.publish(line.rstrip(b"\n"), wait=timeout, retain=retain)
             if as_json:
                 print_json({"service": name, "subscribers": count, "manager": service.manager})
             elif not count:
@@ -158,39 +157,29 @@ def publish(
 @app.command("sub")
 def subscribe(
     name: Name,
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")
-    ] = None,
+    count: Count = None,
     order: Annotated[
         str, typer.Option("--order", help="none, fifo (each publisher's) or total.")
     ] = "none",
-    as_json: Json = False,
+    as_json: JsonLines = False,
+    raw: Raw = False,
+    timeout: Timeout = None,
     domain: Domain = None,
     interface: Interface = None,
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Print the messages of a service, until Ctrl-C."""
+    """Print the messages of a service, until Ctrl-C.
+
+    Exits with 3 when messages were dropped here, with 1 when --timeout ended it before anything
+    came, or before -n messages came.
+    """
+    write = make_writer(as_json=as_json, raw=raw)
     with open_node(domain, interface, log, peers, services=True) as node:
         subscription = node.service(name).subscribe(order=order)
-        code = write_until_the_end(lambda: _print(subscription, count, as_json))
+        code = follow(subscription.receive, write, count, timeout)
+        dropped = subscription.dropped
+    if dropped:
+        note(f"{plural(dropped, 'message')} dropped: they came faster than they were printed")
+        code = EXIT_LOST
     raise typer.Exit(code)
-
-
-def _print(subscription: hubbub.ServiceSubscription, count: int | None, as_json: bool) -> int:
-    try:
-        for number, message in enumerate(subscription, 1):
-            payload = bytes(message.payload).decode(errors="replace")
-            if as_json:
-                print_json({
-                    "service": message.subject, "payload": payload, "sequence": message.sequence,
-                    "source_id": message.source.id.hex(), "received_ns": message.received_ns,
-                })  # fmt: skip
-            else:
-                stamp = time.strftime("%H:%M:%S", time.localtime(message.received_ns / 1e9))
-                print(f"{stamp} {message.source.id.hex()[:6]} {escape(payload)}", flush=True)
-            if number == count:
-                return 0
-    except (KeyboardInterrupt, ClosedError):
-        return EXIT_INTERRUPTED
-    return 0

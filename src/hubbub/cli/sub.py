@@ -1,24 +1,18 @@
 """`hubbub sub`: print what is published, for people, for programs, or as it is."""
 
-import shutil
 import sys
-import time
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
 import hubbub
-from hubbub.cli.formats import Write, message_json, message_line
+from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.options import Domain, Interface, Log, Peers
-from hubbub.cli.screen import refuse_if_nobody_reads, write_until_the_end
-from hubbub.cli.session import EXIT_INTERRUPTED, EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
 QUEUE_MESSAGES = 100_000
-# How often a command that waits looks whether anybody still reads what it prints.
-_LOOK_S = 0.5
-_PIPED_COLUMNS = 4096
 _LOSSES = (hubbub.GapAbandoned, hubbub.SlowConsumer)
 
 
@@ -29,15 +23,10 @@ def sub(
             metavar="PATTERN...", help='What to receive: "*" is one level, a last "..." the rest.'
         ),
     ],
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a message.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="The bytes of the payloads alone.")] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="End when no message came for so long."),
-    ] = None,
+    count: Count = None,
+    as_json: JsonLines = False,
+    raw: Raw = False,
+    timeout: Timeout = None,
     events: Annotated[
         bool, typer.Option("--events", help="Tell on stderr who comes and goes, and more.")
     ] = False,
@@ -57,74 +46,17 @@ def sub(
     Exits with 3 when a message was lost (stderr says which), with 1 when --timeout ended it before
     anything came, or before -n messages came.
     """
-    if as_json and raw:
-        raise typer.BadParameter("give one of --json and --raw")
+    write = make_writer(as_json=as_json, raw=raw)
     with open_node(domain, interface, log, peers) as node:
         node.on_event(lambda event: _tell(event, events, as_json))
         subscription = node.subscribe(patterns, queue=queue, copy=True, history=history)
-        code = _follow(subscription, _writer(as_json, raw), count, timeout)
+        code = follow(subscription.receive, write, count, timeout)
         lost = subscription.dropped + sum(one.messages_lost for one in node.statistics().channels)
         gaps = sum(one.gaps for one in node.statistics().channels)
     if lost or gaps:
         note(f"{plural(lost, 'message')} lost")
         code = EXIT_LOST
     raise typer.Exit(code)
-
-
-def _writer(as_json: bool, raw: bool) -> Write:
-    """Choose how a message is written."""
-    out = sys.stdout
-    if raw:
-        return lambda message: out.buffer.write(message.payload)
-    if as_json:
-        return lambda message: out.write(message_json(message))
-    if not out.isatty():
-        return lambda message: out.write(message_line(message, _PIPED_COLUMNS))
-    return lambda message: out.write(message_line(message, shutil.get_terminal_size().columns))
-
-
-def _follow(
-    subscription: hubbub.Subscription, write: Write, count: int | None, timeout_s: float | None
-) -> int:
-    """Write messages until the end, and return the exit code."""
-
-    def work() -> int:
-        try:
-            seen = _write_all(subscription, write, count, timeout_s)
-            sys.stdout.flush()
-        except KeyboardInterrupt:
-            sys.stdout.flush()
-            return EXIT_INTERRUPTED
-        return 1 if seen < (count or 1) else 0
-
-    return write_until_the_end(work)
-
-
-def _write_all(
-    subscription: hubbub.Subscription, write: Write, count: int | None, timeout_s: float | None
-) -> int:
-    seen = 0
-    while count is None or seen < count:
-        message = subscription.receive(0)
-        if message is None:
-            sys.stdout.flush()  # Only now: while there is more, whole buffers are written.
-            message = _wait(subscription, timeout_s)
-            if message is None:
-                break
-        write(message)
-        seen += 1
-    return seen
-
-
-def _wait(subscription: hubbub.Subscription, timeout_s: float | None) -> hubbub.Message | None:
-    """Wait for a message, and look now and then whether somebody still reads our output."""
-    end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-    while True:
-        left_s = end_s - time.monotonic()
-        message = subscription.receive(max(0.0, min(left_s, _LOOK_S)))
-        if message is not None or left_s <= _LOOK_S:
-            return message
-        refuse_if_nobody_reads()
 
 
 def _tell(event: hubbub.Event, is_everything_wanted: bool, as_json: bool) -> None:

@@ -1,0 +1,55 @@
+"""What a subscription needs of a service, where it has none of the patterns of a node."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hubbub.awareness import RemotePublisher
+from hubbub.errors import ConfigurationError
+from hubbub.events import Event
+from hubbub.message import Source
+from hubbub.subscription import Subscription
+
+if TYPE_CHECKING:
+    from hubbub.node import Node
+
+
+class ServiceTopic:
+    """What a message of a service says of its topic; it is delivered alone."""
+
+    schema_name = ""
+    schema_hash = replayed_ns = generation = request = 0
+    sinks: tuple[Any, ...] = ()
+
+    def __init__(self, subject: str, source: Source) -> None:
+        self.subject = subject
+        self.source = source
+
+
+class ServiceHost:
+    """Stands between a service and its subscriptions."""
+
+    def __init__(self, node: "Node", name: str, closed: Callable[[Subscription], None]) -> None:
+        self._node = node
+        self._name = name
+        self._forget = closed
+        self._pool = node._pool
+        self._call_at = node._call_at
+        self._lead_until = node._lead_until
+        self._nudge = node._nudge
+
+    def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> object:
+        if pattern != self._name:
+            raise ConfigurationError(
+                f"{pattern!r}: a subscription to service {self._name} has no patterns;"
+                " subscribe to each service by itself"
+            )
+        return object()
+
+    def _remove_pattern(self, handle: object) -> None:
+        """Leave it: who ends with the last subscription is the service."""
+
+    def _publishers_of(self, subscription: Subscription) -> tuple[RemotePublisher, ...]:
+        return ()  # Anybody may publish, unannounced.
+
+    def _emit(self, event: Event, subscription: Subscription) -> None:
+        self._node._emit(event, subscription)
