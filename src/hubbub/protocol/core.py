@@ -22,6 +22,7 @@ from hubbub.limits import (
     WINDOW_BYTES_MIN,
 )  # fmt: skip
 from hubbub.protocol.burst import Address, Burst, Pipes, place_of
+from hubbub.protocol.controls import Controls
 from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery, Handover
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
@@ -39,12 +40,11 @@ from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.timetrigger.lanes import Lanes
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
-from hubbub.wire.control import Goodbye, Grant, Heartbeat, Hello, Tail, Want
+from hubbub.wire.control import Goodbye, Heartbeat, Hello, Tail
 from hubbub.wire.header import (
     CHANGE,
     DATA,
     GOODBYE,
-    GRANT,
     HEADER_BYTES,
     HEARTBEAT,
     HELLO,
@@ -53,25 +53,19 @@ from hubbub.wire.header import (
     MAGIC,
     MAJOR,
     MEMBERS,
-    NAK,
     NO_INDEX,
     OPEN_BITMAP,
-    REFUSES,
     RESPONSE,
     SEALED,
     SEGMENT,
-    SKIP,
-    STATUS,
     TAG_BYTES,
     TIMED,
-    WANT,
     Header,
     decode,
     is_intact,
 )  # fmt: skip
 
 _VERSION_SOURCES_MAX = 256
-_EARLY_GRANTS_MAX = 64
 _PLAIN = (0, OPEN_BITMAP)
 
 
@@ -122,6 +116,10 @@ class Core:
         self.membership = Membership(
             self.endpoint, self.discovery, self.matches, self.incoming, self.outgoing,
             self.express, self._changed, self._take_index,
+        )  # fmt: skip
+        self.controls = Controls(
+            self.endpoint, self.interest, self.discovery, self.membership, self.incoming,
+            self.outgoing, self._take_index,
         )  # fmt: skip
         self.timed = Gateway(self.endpoint, self.peers, body_bytes_max)
         self.timed.time.use(settings.clock)
@@ -436,13 +434,13 @@ class Core:
             self.on_members(now, peer, buffer[start + HEADER_BYTES : end])
             return
         self.express.close()
-        handler = _HANDLERS.get(header.kind)
-        if handler is None:
-            self.endpoint.drops["kind"] += 1
-        elif not handler(self, now, peer, header, buffer[start + HEADER_BYTES : end]):
-            self.endpoint.drops["malformed"] += 1
-        # It may have set timers of its sender; all others are looked at in `advance`.
-        self.due_ns = min(self.due_ns, self._next_due(now, [peer]))
+        refusal = self.controls.take(now, peer, header, buffer[start + HEADER_BYTES : end])
+        if refusal:
+            self.endpoint.drops[refusal] += 1
+        # It may have set timers of its sender; all others are looked at in `advance`, and at once
+        # when something was lost that may have named topics.
+        is_at_once = header.kind == LOST
+        self.due_ns = min(self.due_ns, now if is_at_once else self._next_due(now, [peer]))
 
     def _move(self, now: int, peer: Peer, address: Address) -> None:
         """Note where a peer is heard from now."""
@@ -479,86 +477,11 @@ class Core:
             event = VersionMismatch(self.endpoint.channel, place_of(source), version)
             self.events.append(event)
 
-    # One handler a kind of control frame; False: the body is malformed.
-
-    def _take_heartbeat(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        heartbeat = control.decode_heartbeat(body)
-        if heartbeat is None:
-            return False
-        if self.endpoint.link is MULTICAST:
-            peer.grouped_ns = now
-        self.outgoing.receipts.welcome(peer)
-        peer.hear_of(heartbeat.version, now)
-        self._take_index(now, peer, heartbeat.node_index)
-        for tail in heartbeat.tails:
-            self.incoming.take_tail(now, peer, tail, heartbeat.grtt_us, header.sent_us)
-        return True
-
     def _take_index(self, now: int, peer: Peer, index: int) -> None:
         """Learn which index a peer has; one that does not say which keeps the one it had."""
         if index not in (NO_INDEX, peer.index):
             self.outgoing.grants.renumber(peer, index)
         self.register.hear(now, peer)
-
-    def _take_status(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        status = control.decode_status(body)
-        if status is None:
-            return False
-        if status.target == self.endpoint.key:
-            self.outgoing.take_status(now, peer, status, is_refusal=header.flags & REFUSES != 0)
-        return True
-
-    def _take_nak(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        nak = control.decode_nak(body)
-        if nak is None:
-            return False
-        if nak.target == self.endpoint.key:
-            self.outgoing.take_nak(now, peer, nak.ranges)
-        else:
-            self.incoming.take_nak(now, self.peers.get(nak.target), nak.ranges)
-        return True
-
-    def _take_skip(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        skip = control.decode_skip(body)
-        if skip is not None and skip.target == self.endpoint.key:
-            self.incoming.take_skip(peer, skip.ranges)
-        return skip is not None
-
-    def _take_lost(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        lost = control.decode_lost(body)
-        if lost is not None and lost.target == self.endpoint.key:
-            self.incoming.take_lost(peer, lost)
-            self.due_ns = min(self.due_ns, now)
-        return lost is not None
-
-    def _take_want(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        want = control.decode(Want, body)
-        if want is not None and want.target == self.endpoint.key:
-            self.discovery.reply(now, peer.reach)
-        return want is not None
-
-    def _take_grant(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        grant = control.decode(Grant, body)
-        if grant is None or grant.parts == 0:
-            return False
-        if grant.target == self.endpoint.key and grant.nonce <= self.interest.version:
-            if peer.is_known:
-                self.incoming.take_grant(now, peer, grant)
-            elif len(peer.early_grants) < _EARLY_GRANTS_MAX:
-                # Its messages bear its name, so they wait for the HELLO that tells it.
-                peer.early_grants.append(grant)
-        return True
-
-    def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        self.outgoing.receipts.welcome(peer)
-        return self.membership.take_hello(now, peer, body)
-
-    def _take_change(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        self.outgoing.receipts.welcome(peer)
-        return self.membership.take_change(now, peer, body)
-
-    def _take_goodbye(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
-        return self.membership.take_goodbye(now, peer, body)
 
     # Time.
 
@@ -684,17 +607,3 @@ class Core:
         if self.outgoing.receipts.open:
             self.outgoing.receipts.look()
         self.due_ns = min(self.due_ns, now)
-
-
-_HANDLERS = {
-    HELLO: Core._take_hello,
-    CHANGE: Core._take_change,
-    HEARTBEAT: Core._take_heartbeat,
-    STATUS: Core._take_status,
-    NAK: Core._take_nak,
-    SKIP: Core._take_skip,
-    LOST: Core._take_lost,
-    WANT: Core._take_want,
-    GRANT: Core._take_grant,
-    GOODBYE: Core._take_goodbye,
-}

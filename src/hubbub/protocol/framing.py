@@ -39,7 +39,7 @@ from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 
 Refer = Callable[[bytes, Pipes], bytes | None]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
-Piece = tuple[int, memoryview]  # Of a large message: where it begins in it, and its bytes.
+Cut = tuple[int, memoryview]  # Of a large message: where it begins in it, and its bytes.
 Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
 
 CELLS: Final = 3
@@ -439,7 +439,7 @@ class Framer:
             self._end_large()
         return (head, data), 0, audience
 
-    def cut_train(self, count_max: int) -> tuple[Large, list[Piece]] | None:
+    def cut_train(self, count_max: int) -> tuple[Large, list[Cut]] | None:
         """Cut whole pieces of a large message at once, while nothing else waits; None: in turn.
 
         Its last piece is not among them: that ends a burst, and the message.
