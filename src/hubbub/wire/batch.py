@@ -16,10 +16,11 @@ u64 total, u64 offset, u32 stride} and data.
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from struct import Struct, pack, unpack_from
+from struct import Struct, pack, unpack
 from typing import Final, NamedTuple
 
 from hubbub.limits import MESSAGE_BYTES_MAX, SEGMENT_STRIDE_MIN, SEQUENCE_MAX
+from hubbub.wire.times import Times
 
 _HEAD: Final = Struct("!HHI")
 _RUN: Final = Struct("!IQI")
@@ -41,7 +42,7 @@ class Batch(NamedTuple):
 
     runs: list[Run]
     payloads: list[bytes]
-    published_ns: tuple[int, ...]
+    published_ns: Sequence[int]
     declarations: bytes
 
 
@@ -101,24 +102,24 @@ def decode(buffer: bytes, start: int, end: int) -> Batch | None:
     runs = [_RUN.unpack_from(buffer, place) for place in range(at, runs_end, RUN_BYTES)]
     if not _adds_up(runs, count):
         return None
-    payloads = _slice(buffer, unpack_from(f"!{count}I", buffer, runs_end), data, end)
+    lengths = buffer[runs_end : runs_end + 4 * count]
+    payloads = _slice(buffer, lengths, data, end)
     if payloads is None:
         return None
-    published_ns = unpack_from(f"!{count}Q", buffer, runs_end + 4 * count)
-    return Batch(runs, payloads, published_ns, declarations)
+    return Batch(runs, payloads, Times(buffer[runs_end + 4 * count : data]), declarations)
 
 
-def _slice(buffer: bytes, lengths: tuple[int, ...], data: int, end: int) -> list[bytes] | None:
+def _slice(buffer: bytes, lengths: bytes, data: int, end: int) -> list[bytes] | None:
     """Cut the payloads out of a body; None if they reach beyond its end.
 
     Messages of one size, as sensors send them, are cut by the dozen by one call of a `Struct`:
     45 ns a message against 160 ns for a slice each.
     """
-    count = len(lengths)
-    if count < _SLICED_AT_ONCE or lengths.count(lengths[0]) < count:
-        edges = list(accumulate(lengths, initial=data))
+    count = len(lengths) // 4
+    if count < _SLICED_AT_ONCE or lengths != lengths[:4] * count:
+        edges = list(accumulate(unpack(f"!{count}I", lengths), initial=data))
         return None if edges[-1] > end else [buffer[a:b] for a, b in pairwise(edges)]
-    size = lengths[0]
+    size = int.from_bytes(lengths[:4], "big")
     if data + count * size > end:
         return None
     payloads: list[bytes] = []
