@@ -1,6 +1,6 @@
 """How old a message is when it shows in the tables.
 
-    python -m benchmarks.live [--seconds 60] [--rate 200] [--split-time 2s] [--only topic_health]
+    python -m benchmarks.live [--seconds 60] [--rate 200] [--split-time 1s] [--only topic_health]
 
 `hubbub rec` and `hubbub pipeline run --live` run as commands. A publisher here sends messages, and
 looks at `topic_health` until they are counted there. Beside it stands Spark's own floor: how long
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warm", type=float, default=30.0, help="seconds before it counts")
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second")
-    parser.add_argument("--split-time", default="2s", help="a segment of the recorder")
+    parser.add_argument("--split-time", default="1s", help="a segment of the recorder")
     parser.add_argument("--only", action="append", default=[], help="a table; default: all")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="hubbub-live-"))

@@ -139,6 +139,23 @@ def test_incremental_runs_give_the_tables_of_one_batch_run(
     assert (nothing.steps, nothing.counts.read) == (0, 0)
 
 
+def test_a_step_takes_what_came_while_the_one_before_it_ran(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [message(n, n + 1) for n in range(6)]
+    recording = record(tmp_path / "store", [("messages", rows[:1])])
+    run(spark, recording.path, tmp_path / "tables", only=["messages"])
+    for row in rows[1:5]:
+        recording.add([row])
+    setup = make_setup(["messages"], watermark_s=WATERMARK_S)
+    pipeline = Pipeline(spark, recording.path, tmp_path / "tables", setup, files_max=3)
+    late = [rows[5]]
+    pipeline.after_step = lambda: recording.add([late.pop()]) if late else None
+    with pipeline.versions.locked():
+        summary = pipeline.run_incremental()
+    assert (summary.steps, summary.counts.read) == (2, 5)
+
+
 def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
     spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:

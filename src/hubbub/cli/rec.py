@@ -48,7 +48,7 @@ def rec(
     ] = "128MiB",
     split_time: Annotated[
         str, typer.Option(metavar="DURATION", help="Close it after so long.")
-    ] = "2s",
+    ] = "1s",
     queue: Annotated[
         str, typer.Option(metavar="SIZE", help="So much may wait in memory for the disk.")
     ] = "128MiB",
