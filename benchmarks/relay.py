@@ -28,7 +28,6 @@ from hubbub.wire.timed import Response, encode_response, make_origin
 COMPONENTS, MATCHING = 100, 10
 VALUE = bytes(16)
 BURST = 40
-FRAMES = 600_000
 TYPE = 1
 ZMQ_ADDRESS = "tcp://127.0.0.1:{port}"
 
@@ -42,7 +41,7 @@ def send(domain: str, group: str, port: int, seconds: float, rate: int) -> None:
     origin = make_origin(identity.id, 2)
     tick_ns, sequence = time.time_ns() // 1_000_000 * 1_000_000, 0
     bursts = []
-    for _ in range(FRAMES // BURST):  # Made before: the sender must not be what is measured.
+    for _ in range(int(seconds * rate) // BURST):  # Made before: the sender must not be what is measured.
         parts: list[bytes | memoryview] = []
         for _ in range(BURST):
             sequence += 1
@@ -157,7 +156,7 @@ def main() -> None:
     """Send, or measure both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--rate", type=int, default=400_000, help="frames a second that are sent")
+    parser.add_argument("--rate", type=int, default=200_000, help="frames a second that are sent")
     parser.add_argument("--send", nargs=5)
     parser.add_argument("--send-zmq", nargs=3)
     options = parser.parse_args()
