@@ -41,7 +41,8 @@ def send(domain: str, group: str, port: int, seconds: float, rate: int) -> None:
     origin = make_origin(identity.id, 2)
     tick_ns, sequence = time.time_ns() // 1_000_000 * 1_000_000, 0
     bursts = []
-    for _ in range(int(seconds * rate) // BURST):  # Made before: the sender must not be what is measured.
+    # Made before: the sender must not be what is measured.
+    for _ in range(int(seconds * rate) // BURST):
         parts: list[bytes | memoryview] = []
         for _ in range(BURST):
             sequence += 1
