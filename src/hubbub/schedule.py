@@ -60,7 +60,8 @@ class Schedule(Closing):
         self._gateway = connection.driver.core.timed
         office = self._gateway.office
         self._watch = office.watch = office.watch or Watch()
-        self._observer = node.observe(channel=connection, queue=1, inline=False)
+        # Producers tell who observes them; the samples themselves are of no use here.
+        self._observer = node.observe(channel=connection, callback=_let_go, inline=True)
 
     def close(self) -> None:
         """Look on no more."""
@@ -84,6 +85,10 @@ class Schedule(Closing):
         return tuple(
             one for seen in interests if seen.interest.type not in made for one in _consumers(seen)
         )
+
+
+def _let_go(sample: object) -> None:
+    """Take a sample: one that nobody takes would be told of as dropped."""
 
 
 def _consumers(seen: SeenInterest) -> list[ScheduledConsumer]:

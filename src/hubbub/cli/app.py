@@ -28,6 +28,7 @@ from hubbub.cli import (
     watch,
 )
 from hubbub.cli.terminal import note
+from hubbub.cli.top.command import top
 from hubbub.errors import HubbubError
 
 app = typer.Typer(
@@ -50,6 +51,7 @@ app.command("hz")(watch.hz)
 app.command("bw")(watch.bw)
 app.command("delay")(watch.delay)
 app.command("ps")(ps.ps)
+app.command("top")(top)
 app.command("ls")(ls.ls)
 app.command("info")(info.info)
 app.command("graph")(graph.graph)

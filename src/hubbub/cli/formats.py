@@ -22,13 +22,14 @@ def message_line(message: Message, columns: int) -> str:
     if len(payload) < len(message.payload):
         payload = _without_torn_end(payload)
     line = (
-        f"{_clock(message.received_ns)} {escape(message.subject)} {escape(str(message.source))}"
-        f" {size(len(message.payload))}  {readable(payload)}"
+        f"{write_clock(message.received_ns)} {escape(message.subject)}"
+        f" {escape(str(message.source))} {size(len(message.payload))}  {readable(payload)}"
     )
     return cut(line, columns) + "\n"
 
 
-def _clock(time_ns: int) -> str:
+def write_clock(time_ns: int) -> str:
+    """Write the time of day to the microsecond."""
     seconds, rest_ns = divmod(time_ns, SECOND)
     return f"{_clock_seconds(seconds)}.{rest_ns // 1000:06d}"
 

@@ -96,7 +96,7 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
         peer.host,
         str(peer.pid),
         peer.version or UNKNOWN,
-        _duration(peer.uptime_s),
+        write_uptime(peer.uptime_s),
         UNKNOWN if peer.index is None else str(peer.index),
         peer.link,
         peer.address,
@@ -104,7 +104,7 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
     )
 
 
-def _duration(seconds: float) -> str:
+def write_uptime(seconds: float) -> str:
     """Write a duration with its two largest units."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

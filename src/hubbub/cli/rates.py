@@ -314,6 +314,10 @@ class Topics(Generic[T]):
         for topic in self._topics.values():
             topic.reopen_interval()
 
+    def forget(self, is_over: Callable[[T], bool]) -> None:
+        """Make room: let go of topics that are over, with all that is known of them."""
+        self._topics = {key: one for key, one in self._topics.items() if not is_over(one)}
+
     def __iter__(self) -> Iterator[T]:
         """Yield the topics by subject, those of one subject by publisher, as they were found."""
         return iter(sorted(self._topics.values(), key=lambda one: (one.subject, one.source.name)))

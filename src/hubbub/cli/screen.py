@@ -27,10 +27,18 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int |
     """Lay out cells as lines, the titles first; what is text is shortened to fit into `width`."""
     titles = [column.title for column in columns]
     rows = [titles, *([escape(cell) for cell in row] for row in rows)]
+    widths = fit_widths(columns, rows, width)
+    return [_line(columns, row, widths, width) for row in rows]
+
+
+def fit_widths(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None
+) -> list[int]:
+    """Return how wide each column is to be, all of them and what is between them in `width`."""
     widths = [max(map(_cells, texts)) for texts in zip(*rows, strict=True)]
     if width is not None:
         _shrink(widths, columns, width)
-    return [_line(columns, row, widths, width) for row in rows]
+    return widths
 
 
 def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:

@@ -37,7 +37,11 @@ class View(Generic[T]):
 def _hz_cells(topic: PacedTopic, seconds: float) -> tuple[str, ...]:
     gaps_ns = topic.gaps_ns
     times_ns = (gaps_ns.smallest, gaps_ns.largest, gaps_ns.deviation)
-    return (_rate(topic.rate(seconds)), _rate(topic.rate_in_all), *map(duration, times_ns))
+    return (
+        write_rate(topic.rate(seconds)),
+        write_rate(topic.rate_in_all),
+        *map(duration, times_ns),
+    )
 
 
 def _hz_fields(topic: PacedTopic, seconds: float) -> dict[str, Any]:
@@ -57,7 +61,7 @@ def _bw_cells(topic: SizedTopic, seconds: float) -> tuple[str, ...]:
     )  # fmt: skip
     return (
         *(UNKNOWN if one is None else size(one) for one in amounts_bytes),
-        _rate(topic.rate(seconds)),
+        write_rate(topic.rate(seconds)),
     )
 
 
@@ -74,7 +78,7 @@ def _bw_fields(topic: SizedTopic, seconds: float) -> dict[str, Any]:
 
 def _delay_cells(topic: DelayedTopic, seconds: float) -> tuple[str, ...]:
     times_ns = (*topic.percentiles_ns(0.5, 0.99), topic.latencies_ns.largest, topic.jitter_ns)
-    return (*map(duration, times_ns), _rate(topic.rate(seconds)))
+    return (*map(duration, times_ns), write_rate(topic.rate(seconds)))
 
 
 def _delay_fields(topic: DelayedTopic, seconds: float) -> dict[str, Any]:
@@ -99,7 +103,8 @@ def _doubt_clocks(topic: DelayedTopic) -> str | None:
     )
 
 
-def _rate(per_second: float | None) -> str:
+def write_rate(per_second: float | None) -> str:
+    """Write how often something happens a second, with as many digits as mean something."""
     if per_second is None:
         return UNKNOWN
     decimals = 0 if per_second >= 1000 else 1 if per_second >= 1 else 3
