@@ -13,6 +13,12 @@ from tests.integration.bus import DEADLINE_S, IS_SOAK, ROOT, fresh_place
 EXAMPLES = ROOT / "examples"
 TRIED = {
     "demo.py",
+    "hello.py",
+    "image_without_a_copy.py",
+    "record_and_read.py",
+    "recording_in_spark.py",  # By tests/spark, which has a Spark that runs.
+    "service_without_multicast.py",
+    "time_triggered.py",
     "quickstart_publisher.py",
     "quickstart_subscriber.py",
     "asyncio_subscriber.py",
@@ -71,6 +77,52 @@ def test_quickstart_subscriber_prints_what_the_publisher_prints() -> None:
     sent = [line.split()[0] for line in published]
     assert len(heard) == 3
     assert any(sent[at : at + 3] == heard for at in range(len(sent))), (sent, heard)
+
+
+def test_hello_hears_itself() -> None:
+    done = run("hello.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "hello says 21.5 on /plant/line1/temp\n"
+
+
+def test_hello_is_ten_lines_long() -> None:
+    lines = (EXAMPLES / "hello.py").read_text().splitlines()
+    assert len([line for line in lines[1:] if line]) <= 10
+
+
+def test_images_are_seen_where_they_were_written() -> None:
+    done = run("image_without_a_copy.py", "3")
+    assert done.returncode == 0, done.stderr
+    seen = done.stdout.splitlines()
+    assert len(seen) >= 3 and all(
+        line.endswith(": read where it was written") for line in seen[-3:]
+    )
+
+
+def test_time_triggered_example_gets_samples_a_period_apart() -> None:
+    done = run("time_triggered.py")
+    assert done.returncode == 0, done.stderr
+    brakes, display, sent = done.stdout.splitlines()
+    # A busy machine may skip a slot, so they are a multiple of the period apart.
+    for line, period_ms in ((brakes, 40), (display, 100)):
+        apart_ms = int(line.split()[-2])
+        assert apart_ms and apart_ms % period_ms == 0
+    assert sent.endswith("without consumers there are none")
+
+
+def test_service_example_needs_no_multicast() -> None:
+    done = run("service_without_multicast.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["published to 1 subscriber", "line 1 is running"]
+
+
+def test_recorded_messages_are_read_again(tmp_path: Path) -> None:
+    done = run("record_and_read.py", str(tmp_path / "store"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "5 messages are safe in store",
+        *(f"{number}: /plant/line1/temp 20.{number + 1}" for number in range(5)),
+    ]
 
 
 def test_asyncio_example_receives_in_order() -> None:

@@ -119,6 +119,19 @@ def test_own_node_is_used_and_left_open(place: Place, store: Path) -> None:
     assert payloads_of(runs) == [str(number).encode() for number in range(10)]
 
 
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_what_the_own_node_published_before_the_end_is_recorded(
+    place: Place, store: Path, is_flushed: bool
+) -> None:
+    with place.open() as node, hubbub.Recorder(node, "/...", store, convert=False) as recorder:
+        for number in range(200):  # Fast enough to be held back.
+            node.publish("/plant/temp", b"%d" % number)
+        if is_flushed:
+            recorder.flush()
+            assert recorder.acknowledged == 200
+    assert payloads_of(read(store)[0]) == [b"%d" % number for number in range(200)]
+
+
 def test_message_that_matches_several_patterns_is_recorded_once(place: Place, store: Path) -> None:
     with (
         place.open("both") as node,

@@ -34,6 +34,7 @@ from hubbub.store.writing import Journal
 from hubbub.subjects import check_pattern
 
 _log = logging.getLogger("hubbub.recorder")
+_OWN_S = 1.0  # So long a recorder that closes waits for receivers of what its node published.
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +241,24 @@ class Recorder(Closing):
             self._intake.trigger()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything that has come is acknowledged; False: not within the timeout."""
+        """Wait until everything that has come is acknowledged; False: not within the timeout.
+
+        What this node itself published has come, too.
+        """
+        self._take_own(timeout)
         return self._scribe.flush(timeout)
+
+    def _take_own(self, timeout: float | None) -> None:
+        """Let our node send what it holds back: some of it may be for us."""
+        if not self.node.is_closed:
+            self.node.flush(timeout)
 
     def close(self) -> None:
         """Write what has come, sync it, and end; a second time does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
+        self._take_own(_OWN_S)
         self._tap.close()
         self._watch.finish()
         self._observer.close()
