@@ -343,6 +343,10 @@ SINK_MEMORY_BYTES: Final = 64 << 20  # Of the rows of a task; the rest is in a f
 SINK_TIMEOUT_S: Final = 30.0
 SWEEP_RUNS_PER_TASK: Final = 8  # Seeds of a simulation; their traces are one file.
 
+# Gateways.
+ROUTE_AGE: Final = 10 * SECOND  # A node that is silent for so long may be behind any link.
+ROUTES_MAX: Final = 4096  # Nodes that a router remembers; who was silent longest is forgotten.
+
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE
 assert TAIL_HEARTBEAT < STATUS_INTERVAL < SLOW
 assert WINDOW_BYTES <= HELD_BYTES_MAX <= CACHE_BYTES_MAX
