@@ -119,6 +119,12 @@ _REPLAYED = batch.Batch(
     [(16, 7, 1)], [b"21.5"], (10**18,),
     control.encode_declarations([msgspec.structs.replace(TOPIC, replayed_ns=2 * 10**18)]),
 )  # fmt: skip
+_RELAYED = batch.Batch(
+    [(16, 7, 1)], [b"21.5"], (10**18,),
+    control.encode_declarations([
+        msgspec.structs.replace(TOPIC, origin=OTHER, origin_name="lidar-7", hops=2)
+    ]),
+)  # fmt: skip
 _SEGMENT = batch.Segment(16, 8, 10**18, 3000, 2 * STRIDE, STRIDE, bytes(range(226)) * 2)
 _STATUS = Status(OTHER, 3, 5, 1000, 1010, 1 << 20, SENT_US, 250)
 _HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)], 6)
@@ -215,6 +221,9 @@ VECTORS = {
     ),
     "data-declares-replayed": Vector(
         header.DATA, header.DECLARES, 1, 1001, batch.encode(*_REPLAYED), _REPLAYED, _data,
+    ),
+    "data-declares-relayed": Vector(
+        header.DATA, header.DECLARES, 1, 1001, batch.encode(*_RELAYED), _RELAYED, _data,
     ),
     "data-repair": Vector(
         header.DATA, header.REPAIR, 1, 1000,

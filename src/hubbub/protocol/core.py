@@ -218,7 +218,7 @@ class Core:
         topic.publishers += 1
         if topic.publishers == 1:
             self.state.publish(topic)
-            self._topic_changed(now, topic)
+            self.announce_topic(now, topic)
         self._changed(now)
         return topic
 
@@ -229,9 +229,10 @@ class Core:
         if not topic.publishers:
             topic.history = None
             self.state.publish_no_more(topic)
-            self._topic_changed(now, topic)
+            self.announce_topic(now, topic)
 
-    def _topic_changed(self, now: int, topic: OutgoingTopic) -> None:
+    def announce_topic(self, now: int, topic: OutgoingTopic) -> None:
+        """Tell the others that a topic is declared, or no more."""
         self.matches.compare_topic(topic, self.peers.values())
         self.discovery.announce(now)
         self.due_ns = min(self.due_ns, self.discovery.deadline())

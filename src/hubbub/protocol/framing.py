@@ -34,7 +34,7 @@ from hubbub.protocol.cache import Body
 from hubbub.protocol.delivery import LOOPBACK, Delivery
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import batch
-from hubbub.wire.control import Topic, encode_declarations
+from hubbub.wire.control import encode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 
 Refer = Callable[[bytes, Pipes], bytes | None]
@@ -370,7 +370,7 @@ class Framer:
 
     @staticmethod
     def _declaration_bytes(topics: list[OutgoingTopic]) -> int:
-        return 8 + sum(len(t.subject.encode()) + len(t.schema_name.encode()) + 48 for t in topics)
+        return 8 + sum(topic.declared_bytes for topic in topics)
 
     def _watch_rate(self, now: int, count: int, size_bytes: int) -> None:
         mean_bytes = size_bytes // count
@@ -481,18 +481,8 @@ class Framer:
         declared = []
         for topic in topics:
             topic.is_declared = True
-            declared.append(
-                Topic(
-                    topic.number,
-                    self.stream,
-                    topic.subject,
-                    # A large message has its sequence already, and is still to come.
-                    topic.next_sequence - (topic in self.behind),
-                    topic.schema_name,
-                    topic.schema_hash,
-                    topic.replayed_ns,
-                )
-            )
+            # A large message has its sequence already, and is still to come.
+            declared.append(topic.declare(topic.next_sequence - (topic in self.behind)))
         return encode_declarations(declared)
 
     def _frame(self, columns: Columns, received_ns: int) -> Framed | None:

@@ -18,11 +18,14 @@ from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Replayed, Topic
-from hubbub.wire.header import BEST_EFFORT, RELIABLE
+from hubbub.wire.header import RELIABLE
 
-_TOPIC_OVERHEAD_BYTES = 48
 _GRANT_OVERHEAD_BYTES = 128
 _REPLAYED_BYTES = 40
+
+
+def _nothing() -> None:
+    """Let nobody know."""
 
 
 class Grants:
@@ -49,10 +52,12 @@ class Grants:
         self.from_frames: dict[bytes, dict[int, int]] = {}  # Peer -> stream -> first owed frame.
         self._peers: dict[bytes, Peer] = {}  # The same peers.
         self._crowded: set[int] = set()  # Streams with several receivers.
+        self.on_interest: Callable[[], None] = _nothing  # What anybody wants has changed.
         self._calm_ns: dict[int, int] = {}  # When those with one again may go straight to it.
 
     def reconsider(self, now: int, peer: Peer) -> None:
         """Compare what a peer wants with what we publish, and grant the difference."""
+        self.on_interest()
         debt = peer.debt
         wanted = {number for number, topic in self.topics.items() if self._is_for(topic, peer)}
         for number in [number for number in debt.owed if number not in wanted]:
@@ -86,6 +91,7 @@ class Grants:
 
     def forget(self, peer: Peer) -> None:
         """End the whole debt to a peer."""
+        self.on_interest()
         for number in list(peer.debt.owed):
             self._end(peer, number)
         self.replays.forget(peer)
@@ -131,7 +137,7 @@ class Grants:
         self.replays.granted(peer)
 
     def _begin(self, now: int, peer: Peer, topic: OutgoingTopic) -> bool:
-        stream = RELIABLE if topic.is_reliable else BEST_EFFORT
+        stream = topic.stream
         sender = self.senders[stream]
         peer.debt.owed[topic.number] = topic.next_sequence
         topic.enlist(peer.index)
@@ -162,11 +168,7 @@ class Grants:
     def _leave_streams(self, peer: Peer) -> None:
         """Take a peer out of the streams that no longer carry anything for it."""
         streams = self.from_frames.get(peer.key, {})
-        needed = {
-            RELIABLE if self.topics[number].is_reliable else BEST_EFFORT
-            for number in peer.debt.owed
-            if number in self.topics
-        }
+        needed = {self.topics[number].stream for number in peer.debt.owed if number in self.topics}
         for stream in [stream for stream in streams if stream not in needed]:
             del streams[stream]
             self.reroute(stream)
@@ -264,25 +266,10 @@ class Grants:
         room = full
         for number, first in peer.debt.owed.items():
             topic = self.topics[number]
-            stream = RELIABLE if topic.is_reliable else BEST_EFFORT
-            size = (
-                _TOPIC_OVERHEAD_BYTES
-                + len(topic.subject.encode())
-                + len(topic.schema_name.encode())
-            )
+            size = topic.declared_bytes
             if size > room and parts[-1][0]:
                 parts.append(([], []))
                 room = full
             room -= size
-            parts[-1][0].append(
-                Topic(
-                    number,
-                    stream,
-                    topic.subject,
-                    first,
-                    topic.schema_name,
-                    topic.schema_hash,
-                    topic.replayed_ns,
-                )
-            )
+            parts[-1][0].append(topic.declare(first))
         return parts, room

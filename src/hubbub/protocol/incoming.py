@@ -20,6 +20,7 @@ from hubbub.limits import (
 )  # fmt: skip
 from hubbub.protocol.delivery import make_passage
 from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.gateway.relayed import Places
 from hubbub.protocol.nagging import NaggingMonitor
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Budget
@@ -62,14 +63,20 @@ class Incoming:
         # How far we were with peers that timed out: if one returns, what it sent meanwhile is a
         # hole, and holes are reported. Peer -> subject -> next sequence.
         self.positions: OrderedDict[bytes, dict[str, int]] = OrderedDict()
+        self.places = Places(self._is_here)
         self.asked: dict[bytes, int] = {}  # And which request for history was our last then.
         self.wants_grant = False  # Something was lost that may have named topics.
         self.is_suspended = False
+        self.is_crowded = False  # Those we work for are behind: no STATUS makes room for more.
         self.active_senders = 1
         self.nagging = NaggingMonitor(
             endpoint.now, int(settings.nagging_window_ms * MS), int(settings.nagging_check_ms * MS),
             settings.nagging_requests,
         )  # fmt: skip
+
+    def _is_here(self, key: bytes) -> bool:
+        """Tell whether a node is on this channel itself: another one, or we."""
+        return key == self.endpoint.key or key in self.register.peers
 
     def take_frame(
         self, now: int, peer: Peer, header: Header, buffer: bytes, start: int, end: int
@@ -255,7 +262,7 @@ class Incoming:
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
                 tolerance_ns, self.budget, self.interest.includes,
-                partial(self.endpoint.resolve, peer.key), self.interest.asks.match,
+                partial(self.endpoint.resolve, peer.key), self.interest.asks.match, self.places,
             )  # fmt: skip
             if receiver.is_reliable:
                 receiver.positions = self.positions.pop(peer.key, {})
@@ -298,6 +305,7 @@ class Incoming:
 
     def interest_changed(self, peers: list[Peer]) -> None:
         """Look again what is wanted; grants for the new interest are under way."""
+        self.places.keep(self.interest.includes)
         for positions in self.positions.values():
             for subject in [name for name in positions if not self.interest.includes(name)]:
                 del positions[subject]
@@ -347,7 +355,18 @@ class Incoming:
         """Return the window that one sender may use: they share the socket buffer."""
         return self.window_bytes // self.active_senders
 
+    def crowd(self, now: int, peers: list[Peer], *, is_crowded: bool) -> None:
+        """Take in no more than the windows that were offered, or go on; then everybody hears so."""
+        self.is_crowded = is_crowded
+        for peer in peers if not is_crowded else ():
+            for receiver in peer.incoming.values():
+                if receiver.is_reliable:
+                    self._send_status(now, peer, receiver)
+
     def _send_status(self, now: int, peer: Peer, receiver: Receiver | None) -> None:
+        if self.is_crowded and receiver is not None:
+            receiver.status_ns = None
+            return
         contiguous = highest = echo_us = delay_us = 0
         if receiver is not None:
             contiguous, highest = receiver.base, receiver.next

@@ -112,13 +112,27 @@ class Outgoing:
         if len(self.topics) >= TOPICS_MAX:
             raise ConfigurationError(f"{subject} would be topic {TOPICS_MAX + 1} of this node")
         topic = OutgoingTopic(
-            next(self._numbers), subject, self.endpoint.source, is_reliable=is_reliable,
+            self.next_number(), subject, self.endpoint.source, is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash, next_sequence=self.first_message,
             history=history, replayed_ns=replayed_ns,
         )  # fmt: skip
-        self.topics[topic.number] = self.by_subject[subject] = topic
-        self.grants.add_topic(now, topic, peers)
+        self.by_subject[subject] = topic
+        self.enter(now, topic, peers)
         return topic
+
+    def next_number(self) -> int:
+        """Return a number for a new topic."""
+        return next(self._numbers)
+
+    def enter(self, now: int, topic: OutgoingTopic, peers: list[Peer]) -> None:
+        """Begin to owe a topic, whosever it is, to those who want it."""
+        self.topics[topic.number] = topic
+        self.grants.add_topic(now, topic, peers)
+
+    def remove(self, topic: OutgoingTopic, peers: list[Peer]) -> None:
+        """Owe a topic no more, and forget it; all of it must have been acknowledged."""
+        self.grants.end_topic(topic, peers)
+        del self.topics[topic.number]
 
     def is_waiting_for(self, topic: OutgoingTopic, peers: dict[bytes, Peer]) -> bool:
         """Tell whether a receiver of a topic was left behind, and has not caught up yet."""

@@ -20,6 +20,7 @@ from hubbub.limits import (
 )
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.gateway.relayed import Places, RelayedTopic
 from hubbub.protocol.joins import Joins, ask_nothing
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.protocol.repair import Requester
@@ -28,7 +29,7 @@ from hubbub.subjects import is_subject
 from hubbub.wire import batch, train
 from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
-from hubbub.wire.header import BEST_EFFORT, DECLARES, HEADER_BYTES, REFERS
+from hubbub.wire.header import BEST_EFFORT, DECLARES, HEADER_BYTES, KEY_BYTES, REFERS
 
 _UNCOMMON: Final = DECLARES | REFERS
 
@@ -57,6 +58,7 @@ class Receiver:
         is_wanted: Callable[[str], bool],
         resolve: Callable[[list[bytes]], list[Any] | None] = resolve_nothing,
         asks: Callable[[str], Iterable[int]] = ask_nothing,
+        places: Places | None = None,
     ) -> None:
         self.stream = stream
         self.source = source
@@ -68,6 +70,7 @@ class Receiver:
         self.topics: dict[int, IncomingTopic] = {}
         self.reassembly = Reassembly(budget)
         self.is_wanted = is_wanted
+        self.places = Places(lambda _: False) if places is None else places
         self.resolve = resolve  # Makes payloads of references; None: what they name is not here.
         self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
         self.declared_firsts: dict[int, int] = {}  # By frames that came meanwhile.
@@ -366,21 +369,37 @@ class Receiver:
         """Learn a topic's name and where it starts for us; what cannot be a topic is left out."""
         topic = self.topics.get(declared.number)
         if topic is None or topic.subject != declared.subject:
-            if len(self.topics) >= TOPICS_MAX or not is_subject(declared.subject):
+            is_sound = is_subject(declared.subject) and (
+                not declared.hops or len(declared.origin) == KEY_BYTES
+            )
+            if len(self.topics) >= TOPICS_MAX or not is_sound:
                 self.malformed += 1
                 return
-            topic = self.topics[declared.number] = IncomingTopic(
-                declared.number, declared.subject, self.source, self.holes, self.way,
-                is_reliable=self.is_reliable, is_wanted=self.is_wanted(declared.subject),
-            )  # fmt: skip
+            if declared.hops and self.places.is_here(declared.origin):
+                return  # It has gone in a circle: who it is of is heard without a gateway.
+            topic = self.topics[declared.number] = self._make_topic(declared)
             topic.schema_name, topic.schema_hash = declared.schema_name, declared.schema_hash
             topic.replayed_ns = declared.replayed_ns
             if topic.is_wanted:
-                topic.expected = self.positions.pop(declared.subject, None)
+                if not declared.hops:
+                    topic.expected = self.positions.pop(declared.subject, None)
                 is_back = topic.expected is not None
                 self.joins.meet(topic, is_new=not self.is_awaiting_grant, is_back=is_back)
         if topic.is_wanted and is_owed:
             topic.start(declared.first)
+
+    def _make_topic(self, declared: Topic) -> IncomingTopic:
+        is_wanted = self.is_wanted(declared.subject)
+        if declared.hops:
+            place = self.places.find(declared.origin, declared.subject)
+            return RelayedTopic(
+                declared, place, self.holes, self.way,
+                is_reliable=self.is_reliable, is_wanted=is_wanted,
+            )  # fmt: skip
+        return IncomingTopic(
+            declared.number, declared.subject, self.source, self.holes, self.way,
+            is_reliable=self.is_reliable, is_wanted=is_wanted,
+        )  # fmt: skip
 
     def grant(self, from_frame: int) -> None:
         """Accept that nothing before `from_frame` is owed."""
@@ -506,7 +525,7 @@ class Receiver:
         return {
             topic.subject: topic.expected
             for topic in self.topics.values()
-            if topic.is_wanted and topic.expected is not None and not topic.request
+            if topic.is_wanted and topic.expected is not None and not (topic.request or topic.hops)
         }
 
     def close(self, reason: str, received_ns: int, out: list[Delivery]) -> None:

@@ -18,7 +18,6 @@ from hubbub.wire.control import (
     Publication,
     Step,
 )
-from hubbub.wire.header import BEST_EFFORT, RELIABLE
 
 
 class Interest:
@@ -146,5 +145,6 @@ class State:
 def describe(topic: OutgoingTopic) -> Publication:
     """Say of a topic what others are told before they get anything of it."""
     name = topic.schema_name.encode()[:SCHEMA_NAME_BYTES_MAX].decode(errors="ignore")
-    stream = RELIABLE if topic.is_reliable else BEST_EFFORT
-    return Publication(topic.subject, stream, name, topic.schema_hash, topic.next_sequence - 1)
+    return Publication(
+        topic.subject, topic.stream, name, topic.schema_hash, topic.next_sequence - 1
+    )

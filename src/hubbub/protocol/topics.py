@@ -9,23 +9,30 @@ come: because every frame before its own is settled. No timer decides order.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hubbub.limits import LOST_RUNS_MAX
+from hubbub.limits import LOST_RUNS_MAX, ORIGIN_NAME_BYTES_MAX
 from hubbub.message import Source
 from hubbub.protocol.audience import NO_AUDIENCE, Roll
 from hubbub.protocol.delivery import MULTICAST, DeliveredTopic, Delivery, make_passage
 from hubbub.protocol.history import History
-from hubbub.wire.header import MANY
+from hubbub.wire.control import Topic
+from hubbub.wire.header import BEST_EFFORT, MANY, RELIABLE, make_key
+
+_DECLARED_BYTES = 48  # Of a declaration, beside its texts,
+_ORIGIN_BYTES = 32  # and of its origin.
 
 Waiting = tuple[int, list[bytes], Sequence[int]]
 
 
 class OutgoingTopic:
-    """A topic that this node publishes; publishers are handles to it."""
+    """A topic that this node publishes; publishers are handles to it.
+
+    With `hops` it is one that a gateway passes on for its source, which is somebody else.
+    """
 
     __slots__ = (
-        "__weakref__", "_roll", "audience", "generation", "history", "is_declared", "is_reliable",
-        "listeners", "nearby", "next_sequence", "number", "publishers", "receivers", "replayed_ns",
-        "schema_hash", "schema_name", "sinks", "source", "subject",
+        "__weakref__", "_roll", "audience", "generation", "history", "hops", "is_declared",
+        "is_reliable", "listeners", "nearby", "next_sequence", "number", "publishers", "receivers",
+        "replayed_ns", "schema_hash", "schema_name", "sinks", "source", "subject",
     )  # fmt: skip
     request = 0
 
@@ -41,10 +48,12 @@ class OutgoingTopic:
         next_sequence: int = 1,
         history: int = 0,
         replayed_ns: int = 0,
+        hops: int = 0,
     ) -> None:
         self.number = number
         self.subject = subject
         self.source = source
+        self.hops = hops  # Gateways that its messages have crossed, this one included.
         self.is_reliable = is_reliable
         self.schema_name = schema_name
         self.schema_hash = schema_hash
@@ -81,6 +90,29 @@ class OutgoingTopic:
         self.receivers = self._roll.count
         self.audience = self._roll.audience()
 
+    @property
+    def stream(self) -> int:
+        """Return which stream carries it."""
+        return RELIABLE if self.is_reliable else BEST_EFFORT
+
+    @property
+    def declared_bytes(self) -> int:
+        """Return how much a declaration takes, at most."""
+        texts = len(self.subject.encode()) + len(self.schema_name.encode())
+        origin = _ORIGIN_BYTES + ORIGIN_NAME_BYTES_MAX if self.hops else 0
+        return _DECLARED_BYTES + texts + origin
+
+    def declare(self, first: int) -> Topic:
+        """Say what it is, and from which sequence on it is owed."""
+        plain = (
+            self.number, self.stream, self.subject, first, self.schema_name, self.schema_hash,
+            self.replayed_ns,
+        )  # fmt: skip
+        if not self.hops:
+            return Topic(*plain)
+        name = self.source.name.encode()[:ORIGIN_NAME_BYTES_MAX].decode(errors="ignore")
+        return Topic(*plain, make_key(self.source.id, self.source.incarnation), name, self.hops)
+
 
 class Way:
     """How a stream comes just now: one for its receiver and all of its topics."""
@@ -109,8 +141,8 @@ class IncomingTopic:
 
     __slots__ = (
         "__weakref__", "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason",
-        "holes", "is_reliable", "is_wanted", "late", "lost", "number", "passed", "replayed_ns",
-        "schema_hash", "schema_name", "sinks", "source", "subject", "waiting", "way",
+        "holes", "hops", "is_reliable", "is_wanted", "late", "lost", "number", "passed",
+        "replayed_ns", "schema_hash", "schema_name", "sinks", "source", "subject", "waiting", "way",
     )  # fmt: skip
     request = 0
 
@@ -135,6 +167,7 @@ class IncomingTopic:
         self.schema_name = ""
         self.schema_hash = 0
         self.replayed_ns = 0
+        self.hops = 0  # Gateways that its messages have crossed.
         self.expected: int | None = None  # None: nobody has said yet where it starts for us.
         self.passed = 0  # What came before this while nobody wanted it will not come again.
         self.waiting: dict[int, Waiting] = {}  # first sequence -> (frame, payloads, times)

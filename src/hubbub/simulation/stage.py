@@ -41,16 +41,17 @@ class Stage:
         ])  # fmt: skip
         return Host(**{**drawn, **options})  # type: ignore[arg-type]
 
-    def node(self, host: Host | None = None, index: int | None = None) -> SimulatedNode:
+    def node(
+        self, host: Host | None = None, index: int | None = None,
+        kind: type[SimulatedNode] = SimulatedNode,
+    ) -> SimulatedNode:  # fmt: skip
         """Open a node; with an index it is a new incarnation of that one."""
         if index is None:
             index = self._next_index
             self._next_index += 1
         self._next_incarnation += 1
         own = replace(host or self.host())
-        return SimulatedNode(
-            self.world, self.network, self.ledger, index, own, self._next_incarnation
-        )
+        return kind(self.world, self.network, self.ledger, index, own, self._next_incarnation)
 
     def nodes(self, count: int, host: Host | None = None) -> list[SimulatedNode]:
         """Open several nodes on hosts of one kind."""

@@ -39,6 +39,7 @@ Release = Annotated[
 # A pattern, or a request for history: two numbers of at most ten digits, blanks, and a pattern.
 Pattern = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX + 22)]
 Key = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+OriginKey = Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES)]  # A key, or nothing.
 
 _STATUS: Final = Struct("!20sIQQQIII")
 _NAK: Final = Struct("!20sBQH")
@@ -315,7 +316,8 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
     """A topic's number and name, from which sequence on it is owed, and its type if it has one.
 
     `replayed_ns` is when somebody began to play the recording that its messages come from; 0: they
-    are published for the first time.
+    are published for the first time. A gateway says of what it passes on whose it is: the key and
+    the name of the origin, and how many gateways it has crossed (decision 0028).
     """
 
     number: U32
@@ -325,6 +327,9 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
     schema_name: str = ""
     schema_hash: U64 = 0
     replayed_ns: U64 = 0
+    origin: OriginKey = b""
+    origin_name: Name = ""
+    hops: U16 = 0
 
 
 class GrantedStream(msgspec.Struct, array_like=True, frozen=True):

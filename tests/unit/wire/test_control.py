@@ -2,11 +2,12 @@
 
 from struct import pack
 
+import msgspec
 import pytest
 
 from hubbub.limits import MISSING_FRAMES_MAX, NAK_BITMAP_BITS_MAX, NAK_RANGES_MAX, SEQUENCE_MAX
 from hubbub.wire import control
-from hubbub.wire.control import Goodbye, Grant, Hello, Lost, Want
+from hubbub.wire.control import Goodbye, Grant, Hello, Lost, Topic, Want
 
 KEY = b"k" * 20
 
@@ -121,6 +122,16 @@ def test_typed_body_that_is_none_is_refused(
     kind: type[Hello | Grant | Want | Goodbye], data: bytes
 ) -> None:
     assert control.decode(kind, data) is None  # type: ignore[type-var]
+
+
+def test_declaration_of_a_release_without_gateways_is_read() -> None:
+    sent = msgspec.msgpack.encode([[16, 1, "/plant/temp", 7, "", 0, 0]])
+    assert control.decode_declarations(sent) == [Topic(16, 1, "/plant/temp", 7)]
+
+
+def test_declaration_of_an_origin_that_is_too_long_is_refused() -> None:
+    declared = [16, 1, "/plant/temp", 7, "", 0, 0, bytes(21), "lidar-7", 1]
+    assert control.decode_declarations(msgspec.msgpack.encode([declared])) is None
 
 
 def test_declarations_that_are_none_are_refused() -> None:

@@ -3,6 +3,7 @@
 from hubbub.simulation.scenarios import (
     acknowledged,
     discovery,
+    gateways,
     history,
     hosts,
     isolation,
@@ -20,7 +21,7 @@ from hubbub.simulation.scenarios import (
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "acknowledged", "discovery", "history", "hosts", "isolation", "links", "loss",
-    "membership", "register", "services", "services_defects", "services_more", "swarm", "timed",
-    "traffic",
+    "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
+    "links", "loss", "membership", "register", "services", "services_defects", "services_more",
+    "swarm", "timed", "traffic",
 ]  # fmt: skip

@@ -1,0 +1,185 @@
+"""One side of a gateway: a core there, what its nodes want, and the topics passed on to them.
+
+A topic of an origin elsewhere is published here under its own name and sequence: the declaration
+says whose it is (decision 0028), everything else is as with topics of our own. So the gateway
+repairs, paces and acknowledges for its side, and receivers need to know nothing of the way.
+
+Invariant: a topic is passed on only while somebody here wants it. What is published meanwhile is
+not heard by us, so a topic that was kept would show a hole to who comes later.
+"""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from hubbub.limits import HOP_LIMIT, PORT_BYTES_MAX, RELAYED_SUBJECT_BYTES_MAX
+from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.framing import CELLS, Framer
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
+from hubbub.subjects import Matcher
+from hubbub.wire.header import make_key
+
+Name = tuple[bytes, str]  # The key of the origin, and the subject.
+
+
+class Passed:
+    """A topic that is passed on, and the sequence of the next message of it."""
+
+    __slots__ = ("bytes", "messages", "next", "since_ns", "topic")
+
+    def __init__(self, topic: OutgoingTopic, now: int) -> None:
+        self.topic = topic
+        self.next = topic.next_sequence
+        self.since_ns = now
+        self.messages = 0
+        self.bytes = 0
+
+
+class Port:
+    """One core of a gateway."""
+
+    def __init__(self, name: str, core: Core) -> None:
+        self.name = name
+        self.core = core
+        self.patterns: frozenset[str] = frozenset()  # What nodes here want.
+        self.asked: set[str] = set()  # What we want here, for nodes elsewhere.
+        self.passed: dict[Name, Passed] = {}
+        self.drops: Counter[str] = Counter()
+        self.queued_bytes = 0
+        self._matcher: Matcher[None] = Matcher()
+        self._queue: deque[tuple[Delivery, int]] = deque()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether something waits to go out here."""
+        return bool(self._queue)
+
+    def wants(self, subject: str) -> bool:
+        """Tell whether a node here wants a subject."""
+        return bool(self._matcher.match(subject))
+
+    def put(self, delivery: Delivery, hops: int) -> None:
+        """Queue a run of messages from another port, if it may and must come here."""
+        topic = delivery.topic
+        if not self.wants(topic.subject):
+            return
+        size_bytes = sum(map(len, delivery.payloads))
+        if hops > HOP_LIMIT:
+            self.drops["hops"] += len(delivery.payloads)
+        elif len(topic.subject.encode()) > RELAYED_SUBJECT_BYTES_MAX:
+            self.drops["subject"] += len(delivery.payloads)
+        elif self.queued_bytes + size_bytes > PORT_BYTES_MAX:
+            self.drops["overflow"] += len(delivery.payloads)
+        else:
+            self._queue.append((delivery, size_bytes))
+            self.queued_bytes += size_bytes
+
+    # Under the lock of this core.
+
+    def look(self, now: int) -> bool:
+        """Look again what nodes here want; True: that has changed."""
+        known = self.core.membership.known_peers()
+        patterns = frozenset(one for peer in known for one in peer.declared.sound_patterns())
+        if patterns == self.patterns:
+            return False
+        self.patterns = patterns
+        matcher: Matcher[None] = Matcher()
+        for pattern in patterns:
+            matcher.add(pattern, None)
+        self._matcher = matcher
+        for name in [name for name in self.passed if not self.wants(name[1])]:
+            self._end(now, name)
+        return True
+
+    def ask(self, now: int, patterns: frozenset[str]) -> None:
+        """Want just this from now on, for nodes elsewhere."""
+        for pattern in sorted(patterns - self.asked):
+            self.core.subscribe(now, pattern)
+        for pattern in sorted(self.asked - patterns):
+            self.core.unsubscribe(now, pattern)
+        self.asked = set(patterns)
+
+    def crowd(self, now: int, *, is_crowded: bool) -> None:
+        """Take in no more here, because another port is behind; or go on."""
+        peers = list(self.core.peers.values())
+        self.core.incoming.crowd(now, peers, is_crowded=is_crowded)
+
+    def feed(self, now: int) -> bool:
+        """Publish what waits, as far as there is room; True: something was."""
+        before = len(self._queue)
+        while self._queue and self._pass_on(now, self._queue[0][0]):
+            self.queued_bytes -= self._queue.popleft()[1]
+        return len(self._queue) < before
+
+    def _pass_on(self, now: int, delivery: Delivery) -> bool:
+        """Publish a run; False: it must wait for room."""
+        topic = delivery.topic
+        assert isinstance(topic, IncomingTopic)
+        name = make_key(topic.source.id, topic.source.incarnation), topic.subject
+        passed = self.passed.get(name)
+        if passed is None:
+            if not self.wants(topic.subject):
+                return True
+            passed = self.passed[name] = self._begin(now, topic, delivery.first)
+        framer = self.core.outgoing.sender_of(passed.topic).framer
+        if len(framer.cells) >= framer.backlog_cells or framer.large_bytes > framer.backlog_bytes:
+            return False
+        first, payloads, published_ns = delivery.first, delivery.payloads, delivery.published_ns
+        if first < passed.next:  # It came by two ways.
+            old = passed.next - first
+            self.drops["duplicate"] += min(old, len(payloads))
+            first, payloads, published_ns = passed.next, payloads[old:], published_ns[old:]
+        elif first > passed.next:
+            if not _is_clear(framer, passed.topic):
+                return False
+            passed.topic.next_sequence = first  # Messages are missing, and will be missed.
+        passed.next = first + len(payloads)
+        passed.messages += len(payloads)
+        passed.bytes += sum(map(len, payloads))
+        _publish(framer, passed.topic, payloads, published_ns)
+        return True
+
+    def _begin(self, now: int, origin: IncomingTopic, first: int) -> Passed:
+        core = self.core
+        topic = OutgoingTopic(
+            core.outgoing.next_number(), origin.subject, origin.source,
+            is_reliable=origin.is_reliable, schema_name=origin.schema_name,
+            schema_hash=origin.schema_hash, next_sequence=first, replayed_ns=origin.replayed_ns,
+            hops=origin.hops + 1,
+        )  # fmt: skip
+        core.outgoing.enter(now, topic, core.membership.known_peers())
+        if topic.subject not in core.state.topics:
+            core.state.publish(topic)
+            core.announce_topic(now, topic)
+        return Passed(topic, now)
+
+    def _end(self, now: int, name: Name) -> None:
+        topic = self.passed.pop(name).topic
+        core, subject = self.core, topic.subject
+        core.outgoing.remove(topic, core.membership.known_peers())
+        if core.state.topics.get(subject) is topic:
+            core.state.publish_no_more(topic)
+            others = (one.topic for one in self.passed.values() if one.topic.subject == subject)
+            other = next(others, None)
+            if other is not None:
+                core.state.publish(other)
+            core.announce_topic(now, topic)
+
+
+def _is_clear(framer: Framer, topic: OutgoingTopic) -> bool:
+    """Tell whether all messages of a topic that waited have their sequence."""
+    return not (framer.count_pending(topic) or topic in framer.behind)
+
+
+def _publish(
+    framer: Framer, topic: OutgoingTopic, payloads: list[bytes], published_ns: Sequence[int]
+) -> None:
+    """Append a run to what is pending: by columns, for one by one costs four times as much."""
+    if any(len(payload) > framer.message_bytes_max for payload in payloads):
+        for payload, at_ns in zip(payloads, published_ns, strict=True):
+            framer.add(topic, payload, at_ns)
+        return
+    cells: list[object] = [topic] * (CELLS * len(payloads))
+    cells[1::CELLS] = payloads
+    cells[2::CELLS] = published_ns
+    framer.cells += cells

@@ -1,0 +1,162 @@
+"""Several LANs in one world, and gateways between them: the real relay on simulated nodes.
+
+The ledger knows publications by their origin, so what crosses is compared with what was published,
+byte for byte, once and in order, wherever it arrives.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from hubbub.limits import HOP_LIMIT, MS, US
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.gateway.port import Port
+from hubbub.protocol.gateway.relay import Relay
+from hubbub.protocol.topics import IncomingTopic
+from hubbub.simulation.checkers import Ledger, Publication
+from hubbub.simulation.network import Faults, Network
+from hubbub.simulation.node import Host, SimulatedNode
+from hubbub.simulation.stage import SETTLE_NS, Stage
+
+_LOOK_NS: Final = 20 * US
+_PUMP_NS: Final = 1 * MS
+
+
+class FarLedger(Ledger):
+    """A ledger of nodes that may have gateways between them: all is owed from the beginning."""
+
+    def debts(self) -> Iterator[tuple[Publication, SimulatedNode, int | None]]:
+        """Name who should get what among those alive, near or far."""
+        for publication in self.publications.values():
+            if not publication.node.is_alive:
+                continue
+            for node in self.nodes:
+                is_other = node is not publication.node
+                if is_other and self.is_subscribed(node, publication.topic.subject):
+                    yield publication, node, publication.first
+
+
+class PortNode(SimulatedNode):
+    """A node of a gateway on one LAN: what it receives is for other LANs."""
+
+    take: Callable[[Delivery], None]
+    after: Callable[[], None]
+
+    def _hand_out(self, delivery: Delivery) -> None:
+        self.take(delivery)
+
+    def _drain(self) -> int:
+        count = super()._drain()
+        self.after()
+        return count
+
+
+class SimulatedGateway:
+    """A gateway, and the model of the shell around it."""
+
+    def __init__(self, lans: "Lans", places: tuple[int, ...], host: Host | None) -> None:
+        self.world = lans.stage.world
+        self.lans = lans
+        self.places = places
+        self.host = host
+        self.is_alive = True
+        self.nodes = [lans.open(PortNode, lan, host) for lan in places]
+        self.ports = [
+            Port(str(lan), node.core) for lan, node in zip(places, self.nodes, strict=True)
+        ]
+        self._nodes = dict(zip(self.ports, self.nodes, strict=True))
+        self.relay = Relay(self.ports, self._call)
+        self._is_looking = self._is_pumping = False
+        for port, node in self._nodes.items():
+            node.take = self._taker(port)
+            node.after = self._pump
+            node.core.outgoing.grants.on_interest = self._interest_changed
+
+    def _taker(self, port: Port) -> Callable[[Delivery], None]:
+        def take(delivery: Delivery) -> None:
+            topic = delivery.topic
+            assert isinstance(topic, IncomingTopic)
+            self.world.check(topic.hops <= HOP_LIMIT, f"{topic.subject} made {topic.hops} hops")
+            self.relay.take(port, delivery)
+
+        return take
+
+    def _call(self, port: Port, function: Callable[[int], Any]) -> Any:
+        node = self._nodes[port]
+        result = function(node.now)
+        node.wake()
+        return result
+
+    def _interest_changed(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self.world.after(_LOOK_NS, self._look)
+
+    def _look(self) -> None:
+        self._is_looking = False
+        if self.is_alive:
+            self.relay.look()
+
+    def _pump(self) -> None:
+        self.relay.pump()
+        if self.relay.is_waiting and not self._is_pumping:
+            self._is_pumping = True
+            self.world.after(_PUMP_NS, self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._is_pumping = False
+        if self.is_alive:
+            self._pump()
+
+    def crash(self) -> None:
+        """Die without a word, on all LANs at once."""
+        self.is_alive = False
+        for node in self.nodes:
+            node.crash()
+
+    def restart(self) -> "SimulatedGateway":
+        """Begin anew, as other nodes with nothing in memory."""
+        return self.lans.gateway(*self.places, host=self.host)
+
+
+class Lans:
+    """LANs, their nodes, and the gateways between them."""
+
+    def __init__(self, stage: Stage, count: int) -> None:
+        self.stage = stage
+        stage.ledger = self.ledger = FarLedger(stage.world)
+        self.networks = [stage.network, *(Network(stage.world) for _ in range(count - 1))]
+        self.gateways: list[SimulatedGateway] = []
+
+    def open(self, kind: type[SimulatedNode], lan: int, host: Host | None) -> Any:
+        """Open a node on a LAN."""
+        stage = self.stage
+        stage.network = self.networks[lan]
+        try:
+            return stage.node(host, kind=kind)
+        finally:
+            stage.network = self.networks[0]
+
+    def node(self, lan: int, host: Host | None = None) -> SimulatedNode:
+        """Open an ordinary node on a LAN."""
+        node: SimulatedNode = self.open(SimulatedNode, lan, host)
+        return node
+
+    def gateway(self, *lans: int, host: Host | None = None) -> SimulatedGateway:
+        """Open a gateway between LANs."""
+        gateway = SimulatedGateway(self, lans, host)
+        self.gateways.append(gateway)
+        return gateway
+
+    def faults(self, **faults: Any) -> None:
+        """Begin faults on all wires."""
+        for network in self.networks:
+            network.faults = Faults(**faults)
+
+    def finish(self, settle_ns: int = SETTLE_NS) -> None:
+        """Heal, let everything arrive, and check what holds at the end of every run."""
+        for network in self.networks:
+            network.heal()
+        self.stage.heal()
+        self.stage.settle(settle_ns)
+        self.stage.world.run_for(200 * MS)
+        self.ledger.check_receptions()

@@ -1,0 +1,176 @@
+"""Several LANs are one bus: what somebody beyond a gateway wants crosses it, and nothing else."""
+
+from itertools import pairwise
+
+from hubbub.limits import MS, SECOND
+from hubbub.simulation.gateways import Lans
+from hubbub.simulation.node import SimulatedNode
+from hubbub.simulation.scenarios.registry import scenario
+from hubbub.simulation.stage import Stage
+
+_MEET_NS = 1 * SECOND  # Interests have crossed all gateways by then.
+
+
+def _populate(lans: Lans) -> list[SimulatedNode]:
+    """Open publishers and subscribers on some LANs, at least one of each, far from each other."""
+    random, count = lans.stage.random, len(lans.networks)
+    far, near = random.sample(range(count), 2)
+    subscribing = [far, *(random.randrange(count) for _ in range(random.randint(0, 3)))]
+    publishing = [near, *(random.randrange(count) for _ in range(random.randint(0, 2)))]
+    for lan in subscribing:
+        lans.node(lan).subscribe(random.choice(["/t/...", "/t/*", "/t/0"]))
+    return [lans.node(lan) for lan in publishing]
+
+
+def _talk(lans: Lans, publishers: list[SimulatedNode], *, messages: int = 300) -> None:
+    """Let interests cross, then publish."""
+    stage, random = lans.stage, lans.stage.random
+    topics = [
+        (node, node.publish_on(f"/t/{i}"))
+        for node in publishers
+        for i in range(random.randint(1, 2))
+    ]
+    stage.world.run_for(_MEET_NS)
+    burst = random.choice([1, 1, 5, 20])
+    size_bytes = random.choice([(1, 100), (1, 1200), (1, 4000)])
+    for node, topic in topics:
+        stage.feed(
+            node, topic, count=messages // len(topics), pause_ns=(0, burst * MS),
+            size_bytes=size_bytes, burst=burst,
+        )  # fmt: skip
+
+
+def _disturb(lans: Lans) -> None:
+    random = lans.stage.random
+    lans.faults(
+        loss=random.choice([0, random.uniform(0, 0.1)]), duplicate=random.choice([0, 0.05]),
+        reorder=random.choice([0, 0.05]),
+    )  # fmt: skip
+
+
+@scenario
+def gateway(stage: Stage) -> None:
+    """Join two LANs that lose frames: all arrives beyond, once, in order, from its origin."""
+    lans = Lans(stage, 2)
+    lans.gateway(0, 1)
+    publishers = _populate(lans)
+    _disturb(lans)
+    _talk(lans, publishers)
+    stage.play()
+    lans.finish()
+    stage.check_first()
+
+
+@scenario
+def gateway_chain(stage: Stage) -> None:
+    """Cross up to seven gateways in a row: order, origin and every message are kept."""
+    lans = Lans(stage, stage.random.randint(3, 8))
+    for one, other in pairwise(range(len(lans.networks))):
+        lans.gateway(one, other)
+    publishers = _populate(lans)
+    _disturb(lans)
+    _talk(lans, publishers)
+    stage.play()
+    lans.finish(5 * SECOND)
+    stage.check_first()
+
+
+@scenario
+def gateway_tree(stage: Stage) -> None:
+    """Draw a tree of LANs, with gateways of two ports and of many."""
+    random = stage.random
+    lans = Lans(stage, random.randint(3, 10))
+    rest = list(range(1, len(lans.networks)))
+    joined = [0]
+    while rest:
+        count = random.randint(1, min(4, len(rest)))
+        ends, rest = rest[:count], rest[count:]
+        lans.gateway(random.choice(joined), *ends)
+        joined += ends
+    publishers = _populate(lans)
+    _disturb(lans)
+    _talk(lans, publishers)
+    stage.play()
+    lans.finish(5 * SECOND)
+    stage.check_first()
+
+
+@scenario
+def gateway_interest(stage: Stage) -> None:
+    """Let nobody beyond want anything, then somebody, then nobody: only then and that crosses."""
+    world = stage.world
+    lans = Lans(stage, 3)
+    lans.gateway(0, 1)
+    lans.gateway(1, 2)
+    publisher, near, far = lans.node(0), lans.node(0), lans.node(2)
+    wanted, other = publisher.publish_on("/t/0"), publisher.publish_on("/u/0")
+    near.subscribe("/...")
+    world.run_for(_MEET_NS)
+    _speak(stage, publisher, 50)
+    _check_data(lans, 0, 0, "before anybody beyond wanted anything")
+    far.subscribe("/t/*")
+    world.run_for(_MEET_NS)
+    world.check(wanted.receivers == 2, "the interest did not cross two gateways")
+    world.check(other.receivers == 1, "an interest crossed that nobody has")
+    _speak(stage, publisher, 50)
+    lans.stage.settle()
+    counts = [network.counts["data"] for network in lans.networks]
+    world.check(min(counts) > 0, f"nothing crossed: {counts}")
+    far.unsubscribe("/t/*")
+    world.run_for(_MEET_NS)
+    world.check(wanted.receivers == 1, "the interest was not withdrawn")
+    _speak(stage, publisher, 50)
+    _check_data(lans, counts[1], counts[2], "after nobody beyond wanted anything any more")
+    lans.finish()
+
+
+def _speak(stage: Stage, publisher: SimulatedNode, count: int) -> None:
+    for topic in publisher.topics:
+        stage.feed(publisher, topic, count=count)
+    stage.play()
+
+
+def _check_data(lans: Lans, first: int, second: int, when: str) -> None:
+    counts = [network.counts["data"] for network in lans.networks[1:]]
+    lans.stage.world.check(counts == [first, second], f"{counts} frames of data crossed {when}")
+
+
+@scenario
+def gateway_slow(stage: Stage) -> None:
+    """Have a LAN beyond that is far slower: publishers wait, and nothing is lost."""
+    lans = Lans(stage, 2)
+    lans.gateway(0, 1)
+    host = stage.host(read_ns=stage.random.choice([50_000, 200_000]))
+    lans.node(1, host).subscribe("/t/...")
+    publisher = lans.node(0)
+    topic = publisher.publish_on("/t/0")
+    stage.world.run_for(_MEET_NS)
+    stage.feed(publisher, topic, count=4000, pause_ns=(0, 0), size_bytes=(500, 1200), burst=20)
+    stage.play()
+    lans.finish(10 * SECOND)
+    stage.check_first()
+
+
+@scenario
+def gateway_restarts(stage: Stage) -> None:
+    """Kill and restart gateways of a chain: no duplicate, order kept, every hole is reported."""
+    random, world = stage.random, stage.world
+    lans = Lans(stage, random.randint(2, 4))
+    gateways = [lans.gateway(*pair) for pair in pairwise(range(len(lans.networks)))]
+    publishers = _populate(lans)
+    _disturb(lans)
+    stage.ledger.are_gaps_allowed = True
+    _talk(lans, publishers, messages=600)
+    for _ in range(random.randint(1, 4)):
+        world.run_for(random.randint(20, 300) * MS)
+        place = random.randrange(len(gateways))
+        gateways[place].crash()
+        world.run_for(random.choice([10, 100, 1000]) * MS)
+        gateways[place] = gateways[place].restart()
+    stage.play()
+    world.run_for(_MEET_NS)
+    for node in publishers:
+        for topic in node.topics:
+            stage.feed(node, topic, count=20)
+    stage.play()
+    lans.finish(5 * SECOND)
