@@ -349,7 +349,9 @@ ORIGIN_NAME_BYTES_MAX: Final = 64  # Of its name, as gateways tell it.
 RELAYED_SUBJECT_BYTES_MAX: Final = 768  # A declaration with an origin must fit the smallest frame.
 PLACES_MAX: Final = 65_536  # Topics of origins elsewhere whose sequence is remembered.
 PORT_BYTES_CROWDED: Final = 4 << 20  # With so much waiting at a port, others take in no more.
-PORT_BYTES_MAX: Final = 64 << 20  # Beyond, what comes is dropped, which is a hole beyond.
+PORT_BYTES_MAX: Final = 256 << 20  # Beyond, what comes is dropped, which is a hole beyond.
+PORT_PATIENCE: Final = 5 * MS  # Those who are behind are served first, for so long.
+PORT_RETRY: Final = 1 * MS  # A port without room is tried again so soon.
 ROUTES_MAX: Final = 4096  # Nodes that a router remembers; who was silent longest is forgotten.
 
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE

@@ -37,7 +37,7 @@ API |= {"producer", "consumer", "data_types", "schedule", "vehicle"}
 API |= {"service", "services", "service_host"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
-HIGH = {"store", "recorder", "pipeline", "report"}
+HIGH = {"store", "recorder", "pipeline", "report", "gateway"}
 
 # Each room, and all that it may import from beside itself. A new room has to be entered here.
 LAYERS: list[tuple[set[str], set[str]]] = [
@@ -50,6 +50,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     (API, FOUNDATION | PURE | SHELL),
     ({"store"}, FOUNDATION),
     ({"recorder"}, FOUNDATION | API | {"store", "protocol", "runtime"}),
+    ({"gateway"}, FOUNDATION | API | {"protocol", "runtime"}),
     ({"pipeline"}, FOUNDATION | API | {"store", "recorder", "simulation", "protocol"}),
     ({"pyspark_hubbub"}, {"pipeline"}),
     ({"report"}, FOUNDATION | {"store", "pipeline"}),

@@ -10,6 +10,7 @@ from hubbub.cli import (
     consume,
     doctor,
     export,
+    gateway,
     graph,
     info,
     ls,
@@ -59,6 +60,7 @@ app.command("play")(play.play)
 app.command("export")(export.export)
 app.command("report")(report.report)
 app.add_typer(services.app, name="service")
+app.add_typer(gateway.app, name="gateway")
 app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("bench")(bench.bench)

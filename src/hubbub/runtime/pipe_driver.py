@@ -195,20 +195,26 @@ class LocalDriver(PipeDriver):
             return
         if driver.loop.is_loop_thread():
             return
-        now = time.monotonic_ns()
-        end_ns = now + (2 * STORE_PATIENCE if depot.is_full else STORE_WARM_PATIENCE)
+        now = begin_ns = time.monotonic_ns()
         while driver.closed_reason is None:
             with driver.lock:
-                if depot.has_room(route):
-                    return
-                if now >= end_ns:
-                    depot.go_on()
+                if self.has_depot_room(framer, now - begin_ns):
                     return
             # No reader wakes us: it gives back without a system call.
             driver.publishing_paused()
             driver.loop.need()
             time.sleep(_LOOK_AGAIN_S)
             now = time.monotonic_ns()
+
+    def has_depot_room(self, framer: Framer, waited_ns: int) -> bool:
+        """Tell whether a large message may be shared, or has waited long enough; under the lock."""
+        depot, route = self.depot, framer.route
+        if depot is None or route is None or not framer.is_near or depot.has_room(route):
+            return True
+        if waited_ns < (2 * STORE_PATIENCE if depot.is_full else STORE_WARM_PATIENCE):
+            return False
+        depot.go_on()
+        return True
 
     def poll(self) -> None:
         """Look who else is here, and let go of what was shared by those who are gone."""

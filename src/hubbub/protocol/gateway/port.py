@@ -9,7 +9,7 @@ not heard by us, so a topic that was kept would show a hole to who comes later.
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hubbub.limits import HOP_LIMIT, PORT_BYTES_MAX, RELAYED_SUBJECT_BYTES_MAX
 from hubbub.protocol.core import Core
@@ -46,6 +46,11 @@ class Port:
         self.passed: dict[Name, Passed] = {}
         self.drops: Counter[str] = Counter()
         self.queued_bytes = 0
+        self.messages = 0  # That were passed on to here, in all.
+        self.bytes = 0
+        # Whether more may be published, given how long the next run has waited already.
+        self.has_room: Callable[[Framer, int], bool] = has_room
+        self._blocked_ns: int | None = None  # Since when it waits.
         self._matcher: Matcher[None] = Matcher()
         self._queue: deque[tuple[Delivery, int]] = deque()
 
@@ -122,8 +127,11 @@ class Port:
                 return True
             passed = self.passed[name] = self._begin(now, topic, delivery.first)
         framer = self.core.outgoing.sender_of(passed.topic).framer
-        if len(framer.cells) >= framer.backlog_cells or framer.large_bytes > framer.backlog_bytes:
+        waited_ns = 0 if self._blocked_ns is None else now - self._blocked_ns
+        if not self.has_room(framer, waited_ns):
+            self._blocked_ns = self._blocked_ns or now
             return False
+        self._blocked_ns = None
         first, payloads, published_ns = delivery.first, delivery.payloads, delivery.published_ns
         if first < passed.next:  # It came by two ways.
             old = passed.next - first
@@ -134,10 +142,16 @@ class Port:
                 return False
             passed.topic.next_sequence = first  # Messages are missing, and will be missed.
         passed.next = first + len(payloads)
-        passed.messages += len(payloads)
-        passed.bytes += sum(map(len, payloads))
+        self._count(passed, payloads)
         _publish(framer, passed.topic, payloads, published_ns)
         return True
+
+    def _count(self, passed: Passed, payloads: list[bytes]) -> None:
+        size_bytes = sum(map(len, payloads))
+        passed.messages += len(payloads)
+        passed.bytes += size_bytes
+        self.messages += len(payloads)
+        self.bytes += size_bytes
 
     def _begin(self, now: int, origin: IncomingTopic, first: int) -> Passed:
         core = self.core
@@ -164,6 +178,11 @@ class Port:
             if other is not None:
                 core.state.publish(other)
             core.announce_topic(now, topic)
+
+
+def has_room(framer: Framer, waited_ns: int = 0) -> bool:
+    """Tell whether more may be pending on a stream, as for who publishes."""
+    return len(framer.cells) < framer.backlog_cells and framer.large_bytes <= framer.backlog_bytes
 
 
 def _is_clear(framer: Framer, topic: OutgoingTopic) -> bool:

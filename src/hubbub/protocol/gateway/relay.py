@@ -26,12 +26,17 @@ class Relay:
     def __init__(self, ports: list[Port], call: Call) -> None:
         self.ports = ports
         self._call = call
-        self._is_crowded = False
+        self._is_crowded = False  # And the ports know.
 
     @property
     def is_waiting(self) -> bool:
         """Tell whether something waits for room at a port."""
         return any(port.is_waiting for port in self.ports)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Tell whether so much waits at a port that the others should take in no more."""
+        return any(port.queued_bytes > PORT_BYTES_CROWDED for port in self.ports)
 
     def take(self, origin: Port, delivery: Delivery) -> None:
         """Take a run of messages that came to a port; `pump` sends it on."""
@@ -56,7 +61,7 @@ class Relay:
         for port in self.ports:
             if port.is_waiting:
                 self._call(port, port.feed)
-        is_crowded = any(port.queued_bytes > PORT_BYTES_CROWDED for port in self.ports)
+        is_crowded = self.is_crowded
         if is_crowded != self._is_crowded:
             self._is_crowded = is_crowded
             for port in self.ports:

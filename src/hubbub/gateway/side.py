@@ -1,0 +1,145 @@
+"""One side of a gateway as people write it, and the node that is opened for it.
+
+A side is a LAN, by interface, domain or multicast group, or a site that is reached by TCP. A site
+is a bus of gateways: a domain of its own, without multicast, so that everything a node can do there
+(windows, repair, connecting again with back-off) holds between sites, too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from hubbub.channel import DEFAULT_GROUP, DEFAULT_PORT, Channel
+from hubbub.errors import ConfigurationError
+from hubbub.node import Node
+from hubbub.opening import open as open_node
+
+SITE_DOMAIN: Final = "gateways"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Where one side of a gateway is; what is None is the default of `hubbub.open`.
+
+    `listen` or `peers` make it a site: reached by TCP, and by multicast only if `interface`,
+    `domain` or `group` says where.
+    """
+
+    name: str
+    domain: str | None = None
+    interface: str | None = None
+    group: str | None = None
+    port: int | None = None
+    listen: str | None = None
+    peers: tuple[str, ...] = ()
+
+    @property
+    def is_site(self) -> bool:
+        """Tell whether it is reached by TCP."""
+        return self.listen is not None or bool(self.peers)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Return what two sides must not have in common."""
+        if self.is_site:
+            return self.listen, self.peers
+        return self.domain, self.interface, self.group or DEFAULT_GROUP, self.port or DEFAULT_PORT
+
+
+_TEXTS: Final = tuple(field.name for field in fields(Side) if field.name not in ("port", "peers"))
+OPTIONS: Final = tuple(field.name for field in fields(Side))
+
+
+def read_side(text: str) -> Side:
+    """Read `name=a,interface=eth0` or `peers=10.0.0.7:7300+10.0.0.8:7300`."""
+    options: dict[str, Any] = {}
+    for part in text.split(","):
+        key, is_given, value = part.partition("=")
+        if not is_given or not value:
+            raise ConfigurationError(f"side {text!r}: {part!r} is not OPTION=VALUE")
+        if key in options:
+            raise ConfigurationError(f"side {text!r}: {key} is there twice")
+        options[key] = value
+    if "peers" in options:
+        options["peers"] = options["peers"].split("+")
+    return make_side(text, options)
+
+
+def make_side(text: str, options: dict[str, Any]) -> Side:
+    """Make a side of options as texts, from the command line or a file."""
+    unknown = sorted(options.keys() - set(OPTIONS))
+    if unknown:
+        raise ConfigurationError(f"side {text!r}: {unknown[0]} is none of {', '.join(OPTIONS)}")
+    made = dict(options)
+    for name in made.keys() & set(_TEXTS):
+        if not isinstance(made[name], str) or not made[name]:
+            raise ConfigurationError(f"side {text!r}: {name}={made[name]!r} is not a text")
+    if "port" in made:
+        made["port"] = _read_port(text, made["port"])
+    if "peers" in made:
+        made["peers"] = _read_peers(text, made["peers"])
+    return Side(**{"name": text, **made})
+
+
+def _read_port(text: str, value: Any) -> int:
+    if not str(value).isdecimal() or not 0 < int(value) <= 65_535:
+        raise ConfigurationError(f"side {text!r}: port={value!r} must be from 1 to 65535")
+    return int(value)
+
+
+def _read_peers(text: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise ConfigurationError(f"side {text!r}: peers={value!r} is not a list of addresses")
+    return tuple(value)
+
+
+def check_sides(sides: Iterable[Side]) -> tuple[Side, ...]:
+    """Refuse sides that cannot be joined, and return them."""
+    given = tuple(sides)
+    if len(given) < 2:
+        raise ConfigurationError(f"a gateway joins at least 2 sides, not {len(given)}")
+    for place, side in enumerate(given):
+        for other in given[:place]:
+            if other.name == side.name:
+                raise ConfigurationError(f"two sides are named {side.name!r}")
+            if other.place == side.place:
+                raise ConfigurationError(
+                    f"{other.name} and {side.name} are the same network: give each an interface,"
+                    " domain or group of its own"
+                )
+    return given
+
+
+def open_side(side: Side, *, name: str, is_apart: bool = True, **options: Any) -> Node:
+    """Open the node of a side; its own messages never come back to it.
+
+    Nodes of one host find each other by domain and group alone. `is_apart` says that no other side
+    has both in common with this one; else it does without pipes.
+    """
+    channel = Channel(side.group or DEFAULT_GROUP, side.port or DEFAULT_PORT)
+    is_lan = not side.is_site or any((side.domain, side.interface, side.group))
+    links = ["local"] if is_apart else []
+    links += ["tcp"] if side.is_site else []
+    links += ["multicast"] if is_lan else []
+    domain = side.domain or (None if is_lan else SITE_DOMAIN)
+    return open_node(
+        name, domain=domain, interface=side.interface, channels=[channel], loopback=False,
+        links=links, multicast=is_lan, peers=list(side.peers) or None, listen=side.listen,
+        **options,
+    )  # fmt: skip
+
+
+def open_sides(sides: Iterable[Side], name: str, **options: Any) -> list[Node]:
+    """Open the nodes of all sides, or none."""
+    given = check_sides(sides)
+    meeting = [(side.domain, side.group, side.port) for side in given]
+    nodes: list[Node] = []
+    try:
+        for side, place in zip(given, meeting, strict=True):
+            is_apart = meeting.count(place) == 1
+            nodes.append(open_side(side, name=name, is_apart=is_apart, **options))
+    except BaseException:
+        for node in nodes:
+            node.close(0)
+        raise
+    return nodes
