@@ -351,6 +351,7 @@ PLACES_MAX: Final = 65_536  # Topics of origins elsewhere whose sequence is reme
 PORT_BYTES_CROWDED: Final = 4 << 20  # With so much waiting at a port, others take in no more.
 PORT_BYTES_MAX: Final = 256 << 20  # Beyond, what comes is dropped, which is a hole beyond.
 PORT_PATIENCE: Final = 5 * MS  # Those who are behind are served first, for so long.
+PORT_SWEEP: Final = 5 * SECOND  # Topics of origins that are gone are looked for so often.
 PORT_RETRY: Final = 1 * MS  # A port without room is tried again so soon.
 ROUTES_MAX: Final = 4096  # Nodes that a router remembers; who was silent longest is forgotten.
 

@@ -16,7 +16,7 @@ from hubbub.connection import Connection
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.gateway.side import Side, open_sides
 from hubbub.gateway.statistics import GatewayStatistics, describe_port
-from hubbub.limits import PORT_PATIENCE, PORT_RETRY
+from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP
 from hubbub.node import Node
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
@@ -74,6 +74,7 @@ class Gateway(Closing):
         for connection in self._connections.values():
             connection.driver.core.outgoing.grants.on_interest = self._look_soon
         self._look_soon()
+        self._sweep()
 
     @classmethod
     def open(cls, sides: Iterable[Side], *, name: str, **options: Any) -> "Gateway":
@@ -142,6 +143,12 @@ class Gateway(Closing):
         with self._lock, suppress(ClosedError):
             if not self._is_closed:
                 self._relay.look()
+
+    def _sweep(self) -> None:
+        with self._lock, suppress(ClosedError):
+            if not self._is_closed:
+                self._relay.sweep()
+                self._soon(monotonic_ns() + PORT_SWEEP, self._sweep)
 
     def _soon(self, deadline_ns: int, function: Callable[[], None]) -> None:
         with suppress(ClosedError):

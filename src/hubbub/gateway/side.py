@@ -21,8 +21,8 @@ SITE_DOMAIN: Final = "gateways"
 class Side:
     """Where one side of a gateway is; what is None is the default of `hubbub.open`.
 
-    `listen` or `peers` make it a site: reached by TCP, and by multicast only if `interface`,
-    `domain` or `group` says where.
+    `listen` (a port, or an address with one) or `peers` make it a site: reached by TCP, and by
+    multicast as well if there is a `group`.
     """
 
     name: str
@@ -117,16 +117,23 @@ def open_side(side: Side, *, name: str, is_apart: bool = True, **options: Any) -
     has both in common with this one; else it does without pipes.
     """
     channel = Channel(side.group or DEFAULT_GROUP, side.port or DEFAULT_PORT)
-    is_lan = not side.is_site or any((side.domain, side.interface, side.group))
+    is_lan = not side.is_site or side.group is not None
     links = ["local"] if is_apart else []
     links += ["tcp"] if side.is_site else []
     links += ["multicast"] if is_lan else []
     domain = side.domain or (None if is_lan else SITE_DOMAIN)
     return open_node(
         name, domain=domain, interface=side.interface, channels=[channel], loopback=False,
-        links=links, multicast=is_lan, peers=list(side.peers) or None, listen=side.listen,
+        links=links, multicast=is_lan, peers=list(side.peers) or None, listen=_listen_at(side),
         **options,
     )  # fmt: skip
+
+
+def _listen_at(side: Side) -> int | str | None:
+    """Return where others find a site; one that only calls others needs no port of its own."""
+    if side.listen is None:
+        return 0 if side.peers else None
+    return int(side.listen) if side.listen.isdecimal() else side.listen
 
 
 def open_sides(sides: Iterable[Side], name: str, **options: Any) -> list[Node]:

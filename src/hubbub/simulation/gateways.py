@@ -7,7 +7,7 @@ byte for byte, once and in order, wherever it arrives.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from hubbub.limits import HOP_LIMIT, MS, US
+from hubbub.limits import HOP_LIMIT, MS, PORT_SWEEP, US
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Port
 from hubbub.protocol.gateway.relay import Relay
@@ -66,6 +66,7 @@ class SimulatedGateway:
         self._nodes = dict(zip(self.ports, self.nodes, strict=True))
         self.relay = Relay(self.ports, self._call)
         self._is_looking = self._is_pumping = False
+        self.world.after(PORT_SWEEP, self._sweep)
         for port, node in self._nodes.items():
             node.take = self._taker(port)
             node.after = self._pump
@@ -96,9 +97,16 @@ class SimulatedGateway:
         if self.is_alive:
             self.relay.look()
 
+    def _sweep(self) -> None:
+        if self.is_alive:
+            self.relay.sweep()
+            self.world.after(PORT_SWEEP, self._sweep)
+
     def _pump(self) -> None:
+        if self._is_pumping:
+            return  # There was no room, and it is tried again in a while.
         self.relay.pump()
-        if self.relay.is_waiting and not self._is_pumping:
+        if self.relay.is_waiting:
             self._is_pumping = True
             self.world.after(_PUMP_NS, self._pump_again)
 

@@ -25,12 +25,13 @@ Name = tuple[bytes, str]  # The key of the origin, and the subject.
 class Passed:
     """A topic that is passed on, and the sequence of the next message of it."""
 
-    __slots__ = ("bytes", "messages", "next", "since_ns", "topic")
+    __slots__ = ("bytes", "end_frame", "messages", "next", "since_ns", "topic")
 
     def __init__(self, topic: OutgoingTopic, now: int) -> None:
         self.topic = topic
         self.next = topic.next_sequence
         self.since_ns = now
+        self.end_frame: int | None = None  # Its origin is gone, and nothing of it comes from here.
         self.messages = 0
         self.bytes = 0
 
@@ -104,6 +105,26 @@ class Port:
             self.core.unsubscribe(now, pattern)
         self.asked = set(patterns)
 
+    def heard(self, now: int) -> set[Name]:
+        """Return all topics that nodes here publish, or gateways pass on to here."""
+        return {
+            _name_of(topic)
+            for peer in self.core.peers.values()
+            for receiver in peer.incoming.values()
+            for topic in receiver.topics.values()
+        }
+
+    def sweep(self, now: int, heard: set[Name]) -> None:
+        """Forget topics that are heard nowhere else any more, once receivers have all of them."""
+        outgoing = self.core.outgoing
+        for name, passed in list(self.passed.items()):
+            if name in heard:
+                passed.end_frame = None
+            elif passed.end_frame is None:
+                passed.end_frame = outgoing.sender_of(passed.topic).next_sequence
+            elif outgoing.flow.acknowledged >= passed.end_frame:
+                self._end(now, name)
+
     def crowd(self, now: int, *, is_crowded: bool) -> None:
         """Take in no more here, because another port is behind; or go on."""
         peers = list(self.core.peers.values())
@@ -120,7 +141,7 @@ class Port:
         """Publish a run; False: it must wait for room."""
         topic = delivery.topic
         assert isinstance(topic, IncomingTopic)
-        name = make_key(topic.source.id, topic.source.incarnation), topic.subject
+        name = _name_of(topic)
         passed = self.passed.get(name)
         if passed is None:
             if not self.wants(topic.subject):
@@ -178,6 +199,10 @@ class Port:
             if other is not None:
                 core.state.publish(other)
             core.announce_topic(now, topic)
+
+
+def _name_of(topic: IncomingTopic) -> Name:
+    return make_key(topic.source.id, topic.source.incarnation), topic.subject
 
 
 def has_room(framer: Framer, waited_ns: int = 0) -> bool:

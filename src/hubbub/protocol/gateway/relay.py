@@ -56,6 +56,13 @@ class Relay:
             if wanted != port.asked:
                 self._call(port, partial(port.ask, patterns=wanted))
 
+    def sweep(self) -> None:
+        """Forget what comes from nowhere any more; now and then."""
+        heard = {port: self._call(port, port.heard) for port in self.ports}
+        for port in self.ports:
+            others = set().union(*(heard[one] for one in self.ports if one is not port))
+            self._call(port, partial(port.sweep, heard=others))
+
     def pump(self) -> None:
         """Send on what there is room for."""
         for port in self.ports:

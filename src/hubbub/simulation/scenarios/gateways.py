@@ -2,7 +2,9 @@
 
 from itertools import pairwise
 
-from hubbub.limits import MS, SECOND
+from hubbub.events import SlowConsumer
+from hubbub.limits import MS, PORT_SWEEP, SECOND
+from hubbub.protocol.settings import Settings
 from hubbub.simulation.gateways import Lans
 from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.scenarios.registry import scenario
@@ -139,16 +141,19 @@ def _check_data(lans: Lans, first: int, second: int, when: str) -> None:
 def gateway_slow(stage: Stage) -> None:
     """Have a LAN beyond that is far slower: publishers wait, and nothing is lost."""
     lans = Lans(stage, 2)
-    lans.gateway(0, 1)
-    host = stage.host(read_ns=stage.random.choice([50_000, 200_000]))
+    small = Settings(backlog_bytes=256 << 10)
+    lans.gateway(0, 1, host=stage.host(buffer_bytes=1 << 20, settings=small))
+    host = stage.host(read_ns=stage.random.choice([20_000, 50_000]), buffer_bytes=1 << 20)
     lans.node(1, host).subscribe("/t/...")
     publisher = lans.node(0)
     topic = publisher.publish_on("/t/0")
     stage.world.run_for(_MEET_NS)
-    stage.feed(publisher, topic, count=4000, pause_ns=(0, 0), size_bytes=(500, 1200), burst=20)
+    stage.feed(publisher, topic, count=1000, pause_ns=(0, 0), size_bytes=(7000, 9000), burst=20)
     stage.play()
     lans.finish(10 * SECOND)
     stage.check_first()
+    slow = [event for _, _, event in stage.ledger.events if isinstance(event, SlowConsumer)]
+    stage.world.check(not slow, f"the gateway was left behind: {slow}")
 
 
 @scenario
@@ -174,3 +179,29 @@ def gateway_restarts(stage: Stage) -> None:
             stage.feed(node, topic, count=20)
     stage.play()
     lans.finish(5 * SECOND)
+
+
+@scenario
+def gateway_origins(stage: Stage) -> None:
+    """Let origins come and go beyond a gateway: each is heard to its end, and then forgotten."""
+    random, world = stage.random, stage.world
+    lans = Lans(stage, 2)
+    joined = lans.gateway(0, 1)
+    far = lans.node(1)
+    far.subscribe("/t/...")
+    lans.faults(loss=random.uniform(0, 0.05))
+    for _ in range(random.randint(2, 5)):
+        node = lans.node(0)
+        topic = node.publish_on("/t/0")
+        world.run_for(_MEET_NS)
+        stage.feed(node, topic, count=50)
+        stage.play()
+        stage.settle()
+        node.close(SECOND)
+        world.run_for(random.choice([10 * MS, 3 * SECOND]))
+    lans.finish()
+    is_forgotten = world.run_while(
+        lambda: bool(joined.ports[1].passed), 4 * PORT_SWEEP, step_ns=100 * MS
+    )
+    world.check(is_forgotten, "topics of origins that are gone are passed on for ever")
+    world.check(not joined.ports[1].core.state.topics, "they are still declared")

@@ -1,0 +1,93 @@
+"""Planted bugs of gateways."""
+
+from typing import Any
+
+from hubbub.message import Source
+from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.gateway.port import Passed, Port
+from hubbub.protocol.gateway.relayed import Place, Places
+from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
+from hubbub.simulation.bugs import Method, bug
+from hubbub.wire.control import Topic
+
+
+@bug(OutgoingTopic, "declare", "gateway")
+def origin_not_told(sound: Method) -> Method:
+    """Pass messages on as those of the gateway."""
+
+    def declare(self: OutgoingTopic, first: int) -> Topic:
+        hops, self.hops = self.hops, 0
+        declared: Topic = sound(self, first)
+        self.hops = hops
+        return declared
+
+    return declare
+
+
+@bug(Port, "_begin", "gateway_restarts")
+def sequences_begin_anew(sound: Method) -> Method:
+    """Number messages from 1 on, as topics of our own."""
+
+    def begin(self: Port, now: int, origin: IncomingTopic, first: int) -> Passed:
+        passed: Passed = sound(self, now, origin, 1)
+        passed.next = first
+        return passed
+
+    return begin
+
+
+@bug(Places, "find", "gateway_restarts")
+def place_of_each_gateway_apart(sound: Method) -> Method:
+    """Forget how far we were when another gateway takes over."""
+    return lambda self, origin, subject: Place()
+
+
+@bug(Port, "ask", "gateway_interest")
+def everything_asked_for(sound: Method) -> Method:
+    """Ask for all that is published, and leave it to the other side whether it is wanted."""
+
+    def ask(self: Port, now: int, patterns: frozenset[str]) -> None:
+        sound(self, now, frozenset({"/..."}) if patterns else patterns)
+
+    return ask
+
+
+@bug(Port, "ask", "gateway_interest")
+def interest_never_withdrawn(sound: Method) -> Method:
+    """Want for ever what somebody wanted once."""
+
+    def ask(self: Port, now: int, patterns: frozenset[str]) -> None:
+        sound(self, now, patterns | self.asked)
+
+    return ask
+
+
+@bug(Port, "_pass_on", "gateway_restarts")
+def hole_closed_up(sound: Method) -> Method:
+    """Go on with the next sequence where messages are missing."""
+
+    def pass_on(self: Port, now: int, delivery: Delivery) -> bool:
+        source: Source = delivery.topic.source
+        for (key, subject), passed in self.passed.items():
+            if key[:12] == source.id and subject == delivery.topic.subject:
+                delivery = delivery._replace(first=passed.next)
+        return bool(sound(self, now, delivery))
+
+    return pass_on
+
+
+@bug(Incoming, "crowd", "gateway_slow")
+def room_never_made_again(sound: Method) -> Method:
+    """Take in no more when a side is behind, and leave it at that."""
+
+    def crowd(self: Incoming, now: int, peers: list[Any], *, is_crowded: bool) -> None:
+        sound(self, now, peers, is_crowded=is_crowded or self.is_crowded)
+
+    return crowd
+
+
+@bug(Port, "sweep", "gateway_origins")
+def origins_never_forgotten(sound: Method) -> Method:
+    """Keep the topics of everybody who was ever there."""
+    return lambda self, now, heard: None

@@ -1,0 +1,36 @@
+"""`hubbub gateway` as a user runs it."""
+
+import secrets
+import signal
+from pathlib import Path
+
+from tests.commands.test_cli import Bus, finish
+
+LEFT, RIGHT = (f"test-{side}-{secrets.token_hex(6)}" for side in ("left", "right"))
+SIDES = ("--side", f"name=left,domain={LEFT}", "--side", f"name=right,domain={RIGHT}")
+
+
+def test_gateway_passes_on_and_says_so_at_its_end() -> None:
+    bus = Bus()
+    with (
+        bus.start("gateway", *SIDES, "--name", "gw-1") as gateway,
+        bus.start("sub", "/t/*", "-n", "1", "--domain", RIGHT) as reader,
+    ):
+        assert bus.run("pub", "/t/x", "21.5", "-w", "1", "--domain", LEFT).returncode == 0
+        code, out, _ = finish(reader)
+        assert code == 0 and b"21.5" in out
+        gateway.send_signal(signal.SIGINT)
+        code, _, err = finish(gateway)
+    assert code == 0, err
+    assert "gw-1 joins left, right" in err
+    assert "passed on to left: 0 messages" in err and "passed on to right: 1 message" in err
+
+
+def test_check_says_what_cannot_work(tmp_path: Path) -> None:
+    bus = Bus()
+    path = tmp_path / "gateway.toml"
+    path.write_text('[[side]]\nname = "a"\n[[side]]\nname = "b"\ndomain = "x"\n')
+    done = bus.run("gateway", "--config", str(path), "--check")
+    assert done.returncode == 0 and b"2 sides: a, b" in done.stderr
+    done = bus.run("gateway", "--side", "name=a", "--side", "name=b", "--check")
+    assert done.returncode == 2 and b"a and b are the same network" in done.stderr

@@ -1,0 +1,147 @@
+"""Gateways between real sockets: LANs of one host, sites by TCP, and what is left of a break."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import hubbub
+from hubbub import ConfigurationError, GapAbandoned
+from hubbub.gateway import Gateway, Side
+from tests.integration.bus import Events, Place, fresh_place, payloads, take, wait_until
+
+COUNT = 2000
+
+
+def side(place: Place, name: str) -> Side:
+    return Side(name, place.domain, "127.0.0.1", place.group, place.port)
+
+
+@contextmanager
+def joined(*places: Place, name: str = "gw") -> Iterator[Gateway]:
+    sides = [side(place, f"lan-{number}") for number, place in enumerate(places)]
+    with Gateway.open(sides, name=name) as gateway:
+        yield gateway
+
+
+def publisher_beyond(node: hubbub.Node, subject: str, receivers: int = 1) -> hubbub.Publisher:
+    publisher = node.publisher(subject)
+    assert publisher.wait_for_subscribers(receivers, timeout=30)
+    return publisher
+
+
+@pytest.mark.parametrize("links", [["multicast"], ["local", "multicast"]])
+def test_messages_cross_with_origin_sequence_and_order(links: list[str]) -> None:
+    left, right = fresh_place(), fresh_place()
+    with (
+        joined(left, right) as gateway,
+        left.open("talker", links=links) as talker,
+        right.open("listener", links=links) as listener,
+    ):
+        subscription = listener.subscribe("/t/*", queue=COUNT)
+        publisher = publisher_beyond(talker, "/t/x")
+        for number in range(COUNT):
+            publisher.publish(b"%d" % number)
+        messages = take(subscription, COUNT)
+        assert payloads(messages) == [b"%d" % number for number in range(COUNT)]
+        assert {message.source for message in messages} == {
+            hubbub.Source("talker", talker.id, talker.identity.incarnation)
+        }
+        assert [message.sequence for message in messages] == list(range(1, COUNT + 1))
+        _, port = gateway.statistics().ports
+        assert port.messages == COUNT
+        assert [(topic.origin.name, topic.hops) for topic in port.topics] == [("talker", 1)]
+
+
+def test_both_ways_and_large_messages() -> None:
+    left, right = fresh_place(), fresh_place()
+    large = bytes(range(256)) * 4096
+    with (
+        joined(left, right),
+        left.open("one", links=["local", "multicast"]) as one,
+        right.open("other", links=["local", "multicast"]) as other,
+    ):
+        heard = [one.subscribe("/from/other"), other.subscribe("/from/one")]
+        publishers = [publisher_beyond(other, "/from/other"), publisher_beyond(one, "/from/one")]
+        for publisher in publishers:
+            publisher.publish(b"small")
+            publisher.publish(large)
+        for subscription in heard:
+            assert list(map(bytes, payloads(take(subscription, 2)))) == [b"small", large]
+
+
+def test_interest_is_withdrawn_with_the_last_subscriber() -> None:
+    left, right = fresh_place(), fresh_place()
+    with joined(left, right), left.open("talker") as talker, right.open("listener") as listener:
+        first, second = listener.subscribe("/t/x"), listener.subscribe("/t/x")
+        publisher = publisher_beyond(talker, "/t/x")
+        first.close()
+        assert publisher.publish(b"still wanted") == 1
+        assert payloads(take(second, 1)) == [b"still wanted"]
+        second.close()
+        wait_until(lambda: publisher.receivers == 0)
+        assert publisher.publish(b"to nobody") == 0
+
+
+def test_two_gateways_in_a_row() -> None:
+    places = [fresh_place() for _ in range(3)]
+    with (
+        joined(places[0], places[1], name="gw-1"),
+        joined(places[1], places[2], name="gw-2") as second,
+        places[0].open("talker") as talker,
+        places[2].open("listener") as listener,
+    ):
+        subscription = listener.subscribe("/t/...")
+        publisher = publisher_beyond(talker, "/t/x")
+        for number in range(100):
+            publisher.publish(b"%d" % number)
+        messages = take(subscription, 100)
+        assert payloads(messages) == [b"%d" % number for number in range(100)]
+        assert {message.source.name for message in messages} == {"talker"}
+        (topic,) = second.statistics().ports[1].topics
+        assert (topic.origin.name, topic.hops, topic.receivers) == ("talker", 2, 1)
+
+
+def free_tcp_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_sites_are_joined_by_tcp_and_again_after_a_break() -> None:
+    left, right = fresh_place(), fresh_place()
+    address = f"127.0.0.1:{free_tcp_port()}"
+    there = [side(right, "right"), Side("wan", listen=address)]
+    here = [side(left, "left"), Side("wan", interface="127.0.0.1", peers=(address,))]
+    with (
+        Gateway.open(here, name="gw-left"),
+        left.open("talker") as talker,
+        right.open("listener") as listener,
+    ):
+        events = Events()
+        listener.on_event(events)
+        subscription = listener.subscribe("/t/x")
+        publisher = talker.publisher("/t/x")
+        with Gateway.open(there, name="gw-right"):
+            assert publisher.wait_for_subscribers(1, timeout=30)
+            publisher.publish(b"before")
+            assert payloads(take(subscription, 1)) == [b"before"]
+        wait_until(lambda: publisher.receivers == 0)
+        publisher.publish(b"meanwhile")
+        with Gateway.open(there, name="gw-right"):
+            assert publisher.wait_for_subscribers(1, timeout=30)
+            publisher.publish(b"after")
+            assert payloads(take(subscription, 1)) == [b"after"]
+            gap = events.wait(GapAbandoned)
+            assert (gap.publisher.name, gap.first, gap.last) == ("talker", 2, 2)
+
+
+def test_node_that_would_hear_itself_is_refused() -> None:
+    place = fresh_place()
+    with place.open("one") as one, fresh_place().open("other") as other:
+        with pytest.raises(ConfigurationError, match="loopback=False"):
+            Gateway([one, other])
+        with pytest.raises(ConfigurationError, match="at least 2 networks, not 1"):
+            Gateway([one])

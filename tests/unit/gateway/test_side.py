@@ -1,0 +1,94 @@
+"""Sides of a gateway as people write them: what is wrong is said before anything is opened."""
+
+from pathlib import Path
+
+import pytest
+
+from hubbub.errors import ConfigurationError
+from hubbub.gateway.config import read_config
+from hubbub.gateway.side import Side, check_sides, read_side
+
+TEXT = """
+name = "gw-1"
+
+[[side]]
+name = "office"
+interface = "eth0"
+
+[[side]]
+name = "plant"
+peers = ["10.0.0.7:7300", "10.0.0.8:7300"]
+port = 7400
+"""
+
+
+def test_side_of_the_command_line() -> None:
+    assert read_side("name=a,interface=eth0,port=7300") == Side("a", interface="eth0", port=7300)
+    assert read_side("peers=10.0.0.7:7300+10.0.0.8") == Side(
+        "peers=10.0.0.7:7300+10.0.0.8", peers=("10.0.0.7:7300", "10.0.0.8")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("eth0", "'eth0' is not OPTION=VALUE"),
+        ("interface=", "'interface=' is not OPTION=VALUE"),
+        ("colour=red", "colour is none of name, domain"),
+        ("domain=a,domain=b", "domain is there twice"),
+        ("port=0", "port='0' must be from 1 to 65535"),
+        ("port=x", "port='x' must be from 1 to 65535"),
+        ("peers=a++b", r"peers=\['a', '', 'b'\] is not a list of addresses"),
+    ],
+)
+def test_side_that_is_none_is_refused(text: str, fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=fault):
+        read_side(text)
+
+
+def test_sides_that_are_one_network_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="a and b are the same network"):
+        check_sides([Side("a", interface="eth0"), Side("b", interface="eth0")])
+    with pytest.raises(ConfigurationError, match="two sides are named 'a'"):
+        check_sides([Side("a", interface="eth0"), Side("a", interface="eth1")])
+    with pytest.raises(ConfigurationError, match="at least 2 sides, not 1"):
+        check_sides([Side("a")])
+    assert len(check_sides([Side("a", interface="eth0"), Side("b", listen="7300")])) == 2
+
+
+def test_config_file(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(TEXT)
+    config = read_config(path)
+    assert config.name == "gw-1"
+    assert config.sides == (
+        Side("office", interface="eth0"),
+        Side("plant", port=7400, peers=("10.0.0.7:7300", "10.0.0.8:7300")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("name = [", "is no TOML"),
+        ("colour = 1", "colour is neither name nor side"),
+        ("name = 1", "name=1 is not a text"),
+        ("side = 1", r"side must be tables: write \[\[side\]\]"),
+        ("[[side]]\ninterface = 1\n[[side]]", "side 'side 1': interface=1 is not a text"),
+        ("[[side]]\n[[side]]", "side 1 and side 2 are the same network"),
+        ('[[side]]\npeers = "10.0.0.7"\n[[side]]', "is not a list of addresses"),
+    ],
+)
+def test_config_that_cannot_work_is_refused_with_its_file(
+    tmp_path: Path, text: str, fault: str
+) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=fault) as error:
+        read_config(path)
+    assert str(path) in str(error.value)
+
+
+def test_config_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_config(tmp_path / "none.toml")
