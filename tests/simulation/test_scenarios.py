@@ -20,6 +20,7 @@ FEWER = {
     "partition_long": 3,
     "crash": 3,
     "discovery_large": 1,
+    "gateway_slow": 1,
     "timed_jitter": 3,
     "timed_flood": 2,
     "services_crowd": 1,
