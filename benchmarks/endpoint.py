@@ -7,6 +7,7 @@ round.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 # Takes what a peer hands to its user: bytes, a memoryview, or a type of its own with `len()`.
@@ -48,6 +49,11 @@ class Endpoint(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what the peer holds outside this process."""
+
+    @classmethod
+    def beside(cls) -> AbstractContextManager[None]:
+        """Run what the peer needs beside its users for one measurement: a broker, if it has one."""
+        return nullcontext()
 
     @staticmethod
     def view(payload: Any) -> Any:

@@ -24,14 +24,14 @@ COMMANDS = (
 )
 
 
-def enter(arguments: Sequence[str]) -> str:
+def enter(arguments: Sequence[str], module: str = "benchmarks") -> str:
     """Go on inside new namespaces if possible; return one line that says where we are."""
     if MARK in os.environ:
         return os.environ[MARK]
     for flags, description in WAYS:
         if _is_possible(flags):
             os.environ[MARK] = description
-            again = [sys.executable, "-m", "benchmarks", *arguments]
+            again = [sys.executable, "-m", module, *arguments]
             set_up = " && ".join(COMMANDS) + ' && exec "$@"'
             os.execvp("unshare", ["unshare", *flags, "sh", "-c", set_up, "sh", *again])
     return NONE

@@ -44,6 +44,8 @@ def look_around(book: Book, rows: Sequence[str]) -> list[str]:
         try:
             adapter = peers.load(row)
             importlib.metadata.version(adapter.distribution)
+            with adapter.beside():
+                pass
         except Exception as error:
             book.unavailable[row] = f"{type(error).__name__}: {error}"
             continue
@@ -56,7 +58,9 @@ def look_around(book: Book, rows: Sequence[str]) -> list[str]:
 def measure(book: Book, course: Course, row: str, kind: str, size: int) -> None:
     """Measure one cell once."""
     try:
-        outcome = pair.measure(row, kind, size, course.seconds, course.subscribers, course.hosts)
+        subscribers = 1 if kind == "latency" else course.subscribers
+        with peers.load(row).beside():
+            outcome = pair.measure(row, kind, size, course.seconds, subscribers, course.hosts)
         book.add(row, kind, size, outcome)
     except pair.PairFailed as failure:
         book.fail(row, kind, size, str(failure))

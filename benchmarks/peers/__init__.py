@@ -35,6 +35,16 @@ VETH_ROWS = {
     "cyclonedds-veth": ("cyclonedds", "Veth"),
 }
 
+# By way of a process between publisher and subscribers: our manager, or a broker.
+SERVICE_ROWS = {
+    "hubbub-service": ("hubbub_service", "Iterating"),
+    "hubbub-service-batches": ("hubbub_service", "Batches"),
+    "hubbub-service-callback": ("hubbub_service", "Called"),
+    "nats": ("nats", "Nats"),
+    "mosquitto": ("mosquitto", "Mosquitto"),
+    "mosquitto-qos1": ("mosquitto", "Acknowledged"),
+}
+
 
 def is_ours(row: str) -> bool:
     """Tell Hubbub's rows from the peers'."""
@@ -43,6 +53,6 @@ def is_ours(row: str) -> bool:
 
 def load(row: str) -> type[Endpoint]:
     """Import the adapter of a row; raises whatever importing the peer raises."""
-    module, name = (ROWS | VETH_ROWS)[row]
+    module, name = (ROWS | VETH_ROWS | SERVICE_ROWS)[row]
     adapter: type[Endpoint] = getattr(importlib.import_module(f"benchmarks.peers.{module}"), name)
     return adapter

@@ -60,6 +60,7 @@ class Service(Closing):
         self._options: dict[str, Any] = {"flags": 0, "order": NO_ORDER, "credentials": b""}
         self._lock = Lock()
         self._waiting: dict[int, Settled | None] = {}
+        self._lane_out = self._machine.publishing.lane(name)
 
     # Subscribing.
 
@@ -151,8 +152,11 @@ class Service(Closing):
 
         With `wait` return how many subscribers the manager sent it to, None: it did not say so in
         time. `retain` keeps the message for those who subscribe later. Raises `Backpressure` when
-        1,024 messages wait for a manager and none is taken within `send_timeout`.
+        16,384 messages or 2 MiB wait for a manager and none is taken within `send_timeout`.
         """
+        if wait is None and not retain and not credentials:
+            self._publish_plain(_check(payload))
+            return None
         flags = RETAIN if retain else 0
         settled = self._send(_check(payload), flags, credentials, wait, is_request=False)
         if wait is None or settled is None:
@@ -181,8 +185,9 @@ class Service(Closing):
                 sequence = machine.request_any(now, self.name, payload, credentials=credentials)
             else:
                 sequence = machine.publish(
-                    now, self.name, payload, flags=flags, credentials=credentials
-                )
+                    now, self.name, payload, flags=flags, credentials=credentials,
+                    is_urgent=wait is not None,
+                )  # fmt: skip
             if sequence is not None and wait is not None:
                 self._waiting[sequence] = None
             return sequence
@@ -192,6 +197,11 @@ class Service(Closing):
             self._wait_for_room()
             sequence = self._driver.call(send)
         return None if deadline is None else self._wait_for(sequence, deadline)
+
+    def _publish_plain(self, payload: bytes) -> None:
+        publish, lane = self._driver.publish, self._lane_out
+        while not publish(lane, payload):
+            self._wait_for_room()
 
     def _wait_for(self, sequence: int, deadline: float) -> Settled | None:
         left = max(0.0, deadline - monotonic())
@@ -203,7 +213,8 @@ class Service(Closing):
 
     def _wait_for_room(self) -> None:
         timeout = self._node.settings.send_timeout
-        if not self._driver.wait(lambda: self._machine.has_room, timeout):
+        has_room, lane = self._machine.has_room_in, self._lane_out
+        if not self._driver.wait(lambda: has_room(lane), timeout):
             raise Backpressure(
                 f"no manager of service {self.name} took a message within send_timeout={timeout} s;"
                 " this message was not sent"
@@ -242,8 +253,9 @@ class Service(Closing):
 
     def _take(self, delivered: Delivered, received_ns: int) -> None:
         topic = ServiceTopic(self.name, Source("", delivered.origin, delivered.incarnation))
+        payloads = delivered.payloads
         delivery = Delivery(
-            topic, delivered.sequence, [delivered.payload], (0,), received_ns, CHANNEL
+            topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns, CHANNEL
         )
         if delivered.answer is not None:
             self._asked.append((delivered, message_of_one(delivery, None)))
@@ -253,9 +265,11 @@ class Service(Closing):
             subscription.deliver(delivery, subscription.context)
 
     def _settle(self, settled: Settled) -> None:
-        if settled.sequence in self._waiting:
-            self._waiting[settled.sequence] = settled
-        elif settled.status != TAKEN:
+        end = settled.sequence + settled.messages
+        awaited = [one for one in list(self._waiting) if settled.sequence <= one < end]
+        for sequence in awaited:
+            self._waiting[sequence] = settled
+        if not awaited and settled.status != TAKEN:
             is_nobody = settled.status == UNAVAILABLE
             reason = "nobody subscribes" if is_nobody else STATUS_NAMES[settled.status]
             self._services.report(self.name, "no manager took it" if reason == "passed" else reason)

@@ -7,12 +7,13 @@ from time import monotonic, monotonic_ns, time_ns
 from typing import TYPE_CHECKING
 
 from hubbub.errors import ClosedError, ConfigurationError
-from hubbub.events import ServiceUnavailable
-from hubbub.limits import MS, SECOND
+from hubbub.events import Event, ServiceUnavailable, SlowConsumer
+from hubbub.limits import BATCH_BYTES, MS, SECOND, SERVICE_PAYLOAD_BYTES_MAX
 from hubbub.links.datagram import DatagramLink, DatagramStatistics, resolve
 from hubbub.links.interfaces import choose
 from hubbub.links.listening import address_text
 from hubbub.links.opening import wanted_address
+from hubbub.message import Source
 from hubbub.protocol.endpoint import hash_domain
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.rendezvous.placement import find_placement, shares
@@ -20,16 +21,23 @@ from hubbub.protocol.rendezvous.profile import find_profile
 from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.seat import (
     Delivered,
+    GivenUp,
     Place,
     Policy,
-    Settled,
     allow_everything,
 )
 from hubbub.runtime.logs import logger_of
-from hubbub.runtime.service_driver import ServiceDriver
+from hubbub.runtime.service_driver import Found, ServiceDriver
 from hubbub.service import CHANNEL, Service
-from hubbub.wire.header import MEMBERS
-from hubbub.wire.services import Managed, decode_members, encode_members, node_key, service_key
+from hubbub.wire.header import HEADER_BYTES, MEMBERS
+from hubbub.wire.services import (
+    ENVELOPE_BYTES,
+    Managed,
+    decode_members,
+    encode_members,
+    node_key,
+    service_key,
+)
 
 if TYPE_CHECKING:
     from hubbub.connection import Connection
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
 _log = logger_of("connection")
 _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
+# Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
+_AROUND_BYTES = 40 + 8 + HEADER_BYTES + ENVELOPE_BYTES + 21 + 2
 _REPORT_S = 1.0  # Events of one service and reason: one so often.
 
 
@@ -151,11 +161,12 @@ class Services:
         self._reported: dict[tuple[str, str], float] = {}
         link = DatagramLink(*_where(node, connection))
         seeds = _seeds(node, connection)
+        settings = _options(options, _batch_bytes(node, connection))
         now = monotonic_ns()
         machine = Rendezvous(
             now, node.id, node.identity.incarnation, hash_domain(node.domain),
             Random(SystemRandom().getrandbits(64)), seeds=[s for s in seeds if s != link.place],
-            options=_options(options), wall_offset_ns=time_ns() - now,
+            options=settings, wall_offset_ns=time_ns() - now,
             is_expecting="multicast" in node.links,
         )  # fmt: skip
         self.driver = ServiceDriver(machine, link, node._loop, self._take)
@@ -263,12 +274,20 @@ class Services:
 
     def report(self, name: str, reason: str) -> None:
         """Report that a message found nobody, not too often."""
-        now = monotonic()
-        if now - self._reported.get((name, reason), -_REPORT_S) >= _REPORT_S:
-            self._reported[name, reason] = now
-            self._node._emit(ServiceUnavailable(CHANNEL, name, reason))
+        self._report((name, reason), ServiceUnavailable(CHANNEL, name, reason))
 
-    def _take(self, found: Delivered | Settled) -> None:
+    def _report(self, what: tuple[str, str], event: Event) -> None:
+        now = monotonic()
+        if now - self._reported.get(what, -_REPORT_S) >= _REPORT_S:
+            self._reported[what] = now
+            self._node._emit(event)
+
+    def _take(self, found: Found) -> None:
+        if isinstance(found, GivenUp):
+            peer = Source("", found.node, 0)
+            event = SlowConsumer(CHANNEL, "left_behind", 1, peer=peer)
+            self._report((found.node.hex(), event.policy), event)
+            return
         service = self._by_key.get(found.key)
         if service is None:
             return
@@ -343,8 +362,14 @@ def _seeds(node: "Node", connection: "Connection") -> list[Place]:
     return found
 
 
-def _options(options: ServiceOptions) -> Options:
+def _batch_bytes(node: "Node", connection: "Connection") -> int:
+    """Return how many bytes of messages one datagram takes that the network need not cut."""
+    mtu = min(one.mtu for one in choose(connection.channel.interface or node._interface))
+    return min(max(mtu - _AROUND_BYTES, BATCH_BYTES), SERVICE_PAYLOAD_BYTES_MAX)
+
+
+def _options(options: ServiceOptions, batch_bytes: int) -> Options:
     return Options(
         find_profile(options.membership), find_placement(options.placement), options.weight,
-        options.policy or allow_everything, options.is_guest,
+        options.policy or allow_everything, options.is_guest, batch_bytes,
     )  # fmt: skip

@@ -9,10 +9,14 @@ from hubbub.limits import MS, SECOND, SERVICES_MAX
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import Place, Seat
 from hubbub.wire.header import ANSWER, MEMBERS, NOTICE, SERVICE
+from hubbub.wire.payloads import join
 from hubbub.wire.services import (
+    BATCH,
     CHANGE_SERVICE_MANAGER,
+    INFO,
     LEAVING,
     NODE_BYTES,
+    PUBLISH,
     RETAIN,
     Answer,
     Copy,
@@ -89,7 +93,10 @@ class Mallory:
         rest = b"" if type < 2 else self.random.randbytes(self.random.choice([1, 12, 24]))
         if type == CHANGE_SERVICE_MANAGER:
             rest = self.id() + b"".join(self.id() for _ in range(self.random.randrange(3)))
-        flags = self.number() & 0xFFFF & ~(LEAVING if self.random.random() < 0.9 else 0)
+        if type in (PUBLISH, INFO) and self.random.random() < 0.4:
+            rest = join([self.random.randbytes(self.random.randrange(9)) for _ in range(4)])
+        batch = BATCH if self.random.random() < 0.3 else 0
+        flags = batch | self.number() & 0xFFFF & ~(LEAVING if self.random.random() < 0.9 else 0)
         extra = Extra(
             self.place(), "x", b"", [self.id() for _ in range(self.random.randrange(9))],
             self.random.randrange(4), self.random.randint(1, 4), self.entries(), self.big(),

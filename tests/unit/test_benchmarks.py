@@ -1,5 +1,7 @@
 """The tools that measure: what they add up, write and refuse. Figures themselves are no tests."""
 
+import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import pair, peers, recorder, report, veth, work
+from benchmarks import broker, pair, peers, recorder, report, services, veth, work
 from benchmarks.figures import Book
 
 SECOND_NS = 1_000_000_000
@@ -171,3 +173,25 @@ def test_recorder_is_compared_by_medians_and_every_loss_is_shown() -> None:
 def test_publisher_of_the_recorder_benchmark_stays_within_what_may_wait() -> None:
     assert recorder.ahead_of(recorder.LARGE) == 64
     assert recorder.ahead_of(recorder.SMALL) == recorder.AHEAD_MESSAGES
+
+
+def test_services_are_measured_against_brokers_by_fan_out_and_round_trip() -> None:
+    options = services.parse([])
+    assert (options.kinds, options.sizes) == (["fan-out", "latency"], [64, 1024])
+    assert [row for row in options.rows if not peers.is_ours(row)] == [
+        "nats", "mosquitto", "mosquitto-qos1",
+    ]  # fmt: skip
+
+
+def test_broker_that_is_missing_is_named_with_what_to_install() -> None:
+    with pytest.raises(FileNotFoundError, match="no such-broker here: install it"):
+        broker.find("such-broker", "install it")
+
+
+def test_broker_runs_for_one_measurement() -> None:
+    number = broker.free_port()
+    command = [sys.executable, "-m", "http.server", "--bind", broker.HOST, str(number)]
+    with broker.running(command, number):
+        assert broker.port() == number
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((broker.HOST, number)):
+        pass

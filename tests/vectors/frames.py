@@ -31,7 +31,9 @@ from hubbub.wire.control import (
     Topic,
     Want,
 )
+from hubbub.wire.payloads import join
 from hubbub.wire.services import (
+    BATCH,
     CHANGE_SERVICE_MANAGER,
     NOTHING,
     PING,
@@ -172,6 +174,10 @@ _SUBSCRIBE = Request(
 _PUBLISH = Request(
     8, RETAIN, 1, _NODE, 2**40, 5, 0, 0, 0, Message(PUBLISH, _KEY, b"HelloHypeWorld"), NOTHING
 )
+_PUBLISH_BATCH = Request(
+    10, BATCH, 0, _NODE, 2**40, 6, 0, 0, 0, Message(PUBLISH, _KEY, join([b"21.5", b"", b"22"])),
+    NOTHING,
+)  # fmt: skip
 _ENTRIES = [Entry(_NODE, 10**15, True, 1, _PLACE), Entry(_OTHER_NODE, 5, False)]
 _CHANGE_MANAGER = Request(
     9, 0, 0, _NODE, 2**40, 6, 4, 0, 0,
@@ -271,6 +277,7 @@ VECTORS = {
     "clock": Vector(header.CLOCK, 0, 0, 0, timed.encode_clock(_CLOCK), _CLOCK, timed.decode_clock),
     "service-subscribe": Vector(header.SERVICE, 0, 0, 0, *_service(_SUBSCRIBE)),
     "service-publish": Vector(header.SERVICE, 0, 0, 0, *_service(_PUBLISH)),
+    "service-batch": Vector(header.SERVICE, 0, 0, 0, *_service(_PUBLISH_BATCH)),
     "service-change": Vector(header.SERVICE, 0, 0, 0, *_service(_CHANGE_MANAGER)),
     "answer": Vector(
         header.ANSWER, 0, 0, 0, services.encode_answers(*_ANSWERS), _ANSWERS,

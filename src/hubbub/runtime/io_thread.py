@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from hubbub.limits import SECOND
+from hubbub.limits import LEAD_PATIENCE, SECOND
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.lateness import Lateness
 from hubbub.runtime.lead import Lead
@@ -162,6 +162,16 @@ class IoThread:
                 self._poller.wake()
         elif self._lead.is_vacant:
             self._lead.need()
+
+    def wake_by(self, deadline_ns: int) -> None:
+        """Have deadlines looked at again before one; where nobody waits, somebody soon will.
+
+        A reader that publishes in between its messages is back in microseconds: to have the thread
+        take the lead meanwhile would cost two switches each time.
+        """
+        is_far = deadline_ns - time.monotonic_ns() > LEAD_PATIENCE
+        if self._is_polling or not is_far:
+            self.wake()
 
     def call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         """Run a function on this thread at the deadline."""

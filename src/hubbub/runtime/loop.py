@@ -124,6 +124,12 @@ class Loop:
         if thread is not None:
             thread.wake()
 
+    def wake_by(self, deadline_ns: int) -> None:
+        """Have every deadline looked at again before this one."""
+        thread = self._thread
+        if thread is not None:
+            thread.wake_by(deadline_ns)
+
     def need(self) -> None:
         """See to it that somebody runs the loop: the caller is about to wait for what it does."""
         thread = self._thread

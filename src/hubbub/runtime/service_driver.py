@@ -13,13 +13,15 @@ from typing import Any
 from hubbub.errors import ClosedError, HubbubError
 from hubbub.limits import LEAVE_PATIENCE, MS, SECOND
 from hubbub.links.datagram import DatagramLink, Place
+from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
-from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
+from hubbub.protocol.rendezvous.seat import NEVER, Delivered, GivenUp, Settled
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
 
-Take = Callable[[Delivered | Settled], None]
+Found = Delivered | Settled | GivenUp
+Take = Callable[[Found], None]
 _WALL_LOOK_NS = SECOND
 
 
@@ -36,7 +38,7 @@ class ServiceDriver:
         self.closed_reason: str | None = None
         self._take = take
         self._handing_out = threading.Lock()
-        self._found: deque[Delivered | Settled] = deque()
+        self._found: deque[Found] = deque()
         self._wall_ns = 0
         self._armed_ns = 0
 
@@ -120,11 +122,20 @@ class ServiceDriver:
         with self.lock:
             result = function(time.monotonic_ns(), *arguments, **options)
             self._send()
-            is_sooner = self.machine.deadline() < self._armed_ns
+            due_ns = self.machine.deadline()
         self._after()
-        if is_sooner:
-            self.loop.wake()
+        if due_ns < self._armed_ns:
+            self._armed_ns = due_ns
+            self.loop.wake_by(due_ns)
         return result
+
+    def publish(self, lane: Lane, payload: bytes) -> bool:
+        """Publish a message; where others wait already, it goes with them. False: no room."""
+        if self.closed_reason is None and not owns(self.lock):
+            with self.lock:
+                if self.machine.publishing.add(lane, payload):
+                    return True
+        return self.call(self.machine.publish_in, lane, payload) is not None
 
     def wait(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait until something is so; what the I/O thread does may make it so."""
@@ -183,7 +194,9 @@ class ServiceDriver:
         if seat.settled:
             self._found.extend(seat.settled)
             seat.settled.clear()
-        seat.events.clear()
+        if seat.events:
+            self._found.extend(one for one in seat.events if isinstance(one, GivenUp))
+            seat.events.clear()
 
     # Without the lock.
 

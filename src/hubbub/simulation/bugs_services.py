@@ -8,6 +8,7 @@ from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Line, Listing
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import XorPlacement
+from hubbub.protocol.rendezvous.publishing import Lane, Publishing
 from hubbub.protocol.rendezvous.seat import allow_everything
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
@@ -16,7 +17,7 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.services import BARE, PASSED, TAKEN, Answer, Request
+from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, Answer, Request
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over")
@@ -49,10 +50,53 @@ def end_not_remembered(sound: Method) -> Method:
     return unsubscribe
 
 
-@bug(Seen, "is_new", "services_loss")
+@bug(Seen, "take", "services_loss")
 def message_taken_each_time(sound: Method) -> Method:
     """Take a message as often as it comes."""
-    return lambda self, origin, sequence: True
+    return lambda self, origin, first, count: (1 << count) - 1
+
+
+@bug(Seen, "take", "services_burst")
+def batch_taken_each_time(sound: Method) -> Method:
+    """Look only at single messages whether they have come."""
+
+    def take(self: Seen, origin: Any, first: int, count: int) -> int:
+        new: int = sound(self, origin, first, count)
+        return new if count == 1 else (1 << count) - 1
+
+    return take
+
+
+@bug(Publishing, "_cut", "services_burst")
+def batch_counted_as_one(sound: Method) -> Method:
+    """Give the messages of a batch one number, and the next the one behind it."""
+
+    def cut(self: Publishing, now: int, lane: Lane) -> None:
+        last, is_batch = lane.last, len(lane.waiting) > 1
+        sound(self, now, lane)
+        if is_batch:
+            lane.last = last + 1
+
+    return cut
+
+
+@bug(Publishing, "_finish", "services_burst")
+def waiting_forgotten(sound: Method) -> Method:
+    """Send nothing of what waits when there is room for it, nor later."""
+
+    def finish(self: Publishing, now: int, published: Any, *rest: Any) -> None:
+        lane = self._lanes[published.request.message.key]
+        if published.request.flags & BATCH:
+            lane.waiting.clear()
+        sound(self, now, published, *rest)
+
+    return finish
+
+
+@bug(Hops, "is_crowded", "services_crowded")
+def crowd_not_minded(sound: Method) -> Method:
+    """Take messages as they come, however far those who are to have them are behind."""
+    return lambda self, now: False
 
 
 @bug(Client, "manager_changed", "services_partition")

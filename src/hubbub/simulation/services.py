@@ -169,14 +169,17 @@ class ServiceNode:
     def _drain(self) -> None:
         seat, world = self.machine.seat, self.world
         deliveries, seat.deliveries = seat.deliveries, []
-        for one in deliveries:
+        for one in [run.pick(place) for run in deliveries for place in range(len(run.payloads))]:
+            payload = one.payload
             self.town.watch.delivered(self, one)
             self.heard[one.name].append(Heard(world.now, one))
-            world.note(self.index, "heard", one.payload)
-            reply = None if one.answer is None else self.answer(one.payload)
+            world.note(self.index, "heard", payload)
+            reply = None if one.answer is None else self.answer(payload)
             if reply is not None:
                 self.machine.reply(world.now, one.answer, reply)
-        self.settled.extend(seat.settled)
+        for end in seat.settled:
+            numbers = range(end.sequence, end.sequence + end.messages)
+            self.settled += [end._replace(sequence=number, messages=1) for number in numbers]
         seat.settled.clear()
         seat.events.clear()
 

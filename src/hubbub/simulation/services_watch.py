@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hubbub.limits import (
     DIRECT_FAN_OUT,
     HELD_REQUESTS_MAX,
-    HOP_BACKLOG,
+    HOP_WINDOW,
     ORDER_WAITING_MAX,
     PUBLISHES_MAX,
     SEEN_PUBLISHERS_MAX,
@@ -70,11 +70,14 @@ class Watch:
             check(len(one.seen) <= SEEN_PUBLISHERS_MAX, "too many publishers remembered (H13)")
             for sequencer in one.sequencers.values():
                 check(len(sequencer._waiting) <= ORDER_WAITING_MAX + 1, "too many wait (H13)")
-        check(len(machine.client._published) <= PUBLISHES_MAX, "too many under way (H13)")
+        publishing = machine.publishing
+        check(publishing.messages <= PUBLISHES_MAX, "too many messages under way (H13)")
+        check(publishing.messages >= 0 <= publishing.size_bytes, "ended twice (H13)")
         for service in machine.manager.services.values():
             check(len(service.held) <= HELD_REQUESTS_MAX, "too many requests held (H13)")
-        for waiting in machine.hops._waiting.values():
-            check(len(waiting) <= HOP_BACKLOG, "too many frames wait for one node (H13)")
+        for track in machine.hops.tracks.values():
+            check(not track.is_overfull, "too many frames wait for one node (H13)")
+            check(track.frames <= HOP_WINDOW, "too many frames on their way to one node (H13)")
 
     def sent(self, node: "ServiceNode", place: Address, frame: bytes) -> None:
         """Check a frame that leaves."""

@@ -24,6 +24,7 @@ from hubbub.limits import (
     SERVICE_NUMBER_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
 )
+from hubbub.wire import payloads
 from hubbub.wire.header import KEY_BYTES as PEER_KEY_BYTES
 
 NODE_BYTES: Final = PEER_KEY_BYTES - 8
@@ -49,6 +50,8 @@ BARE: Final = 4  # A subscriber that speaks the first version, and nothing else.
 RETAIN: Final = 8  # Of a PUBLISH: keep it for those who come later. Of an INFO: it was kept.
 ANYCAST: Final = 16  # Of a PUBLISH or an INFO: for one member, who answers.
 LEAVING: Final = 32  # Who sends this is about to leave: it manages nothing any more.
+BATCH: Final = 64  # Of a PUBLISH or an INFO: several payloads, numbered from `sequence` on.
+PROMPT: Final = 128  # Of a PUBLISH: somebody waits for the answer.
 ENTRY_FLAGS: Final = NO_LOCAL | ANSWERS | BARE
 
 # What became of a request, as ANSWER and NOTICE say it.
@@ -173,8 +176,8 @@ class Request(NamedTuple):
     """A message in its envelope.
 
     `origin`, `incarnation` and `sequence` are the id of what was asked or published first, whoever
-    passes it on. `hop` is what the next node acknowledges, `order` the place of an INFO among all
-    of its service.
+    passes it on; of a batch, of the first message in it. `hop` is what the next node acknowledges,
+    `order` the place of an INFO among all of its service.
     """
 
     hop: int
@@ -188,6 +191,17 @@ class Request(NamedTuple):
     order: int
     message: Message
     extra: Extra
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages this is."""
+        return payloads.count_of(self.message.rest) if self.flags & BATCH else 1
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Return the payload of each message."""
+        rest = self.message.rest
+        return payloads.split(rest) if self.flags & BATCH else [rest]
 
 
 NOTHING: Final = Extra()
@@ -213,6 +227,8 @@ def decode_request(body: bytes) -> Request | None:
     is_sound = sequence < 1 << 63 and epoch <= SERVICE_EPOCH_MAX and order <= SERVICE_NUMBER_MAX
     if not is_sound or len(message.rest) > SERVICE_PAYLOAD_BYTES_MAX:
         return None
+    if head[1] & BATCH and not _is_batch(message, head[1]):
+        return None
     extra = NOTHING
     if extra_bytes:
         decoded = _decode(_extra_decoder, body[end:])
@@ -220,6 +236,12 @@ def decode_request(body: bytes) -> Request | None:
             return None
         extra = decoded
     return Request._make((*head, message, extra))
+
+
+def _is_batch(message: Message, flags: int) -> bool:
+    """Tell whether a message may be one: what is kept or asked goes alone."""
+    is_plain = message.type in (PUBLISH, INFO) and not flags & (RETAIN | ANYCAST)
+    return is_plain and payloads.is_sound(message.rest)
 
 
 class Answer(NamedTuple):

@@ -167,6 +167,16 @@ def test_figures_of_services_are_the_limits() -> None:
     )
     assert f"at most {limits.SERVICE_HOPS_MAX} times, and says so" in TEXT
     assert f"Those of INFO wait {limits.ACK_DELAY // ms} ms for each other" in TEXT
+    assert f"or until they are of {limits.ACK_BYTES >> 10} KiB" in TEXT
+    assert f"or until they are {limits.PUBLISHES_PER_ANSWER}." in TEXT
+    assert f"fewer than {limits.BATCH_AT_ONCE} frames of the service" in TEXT
+    assert f"at most\n{limits.BATCH_HOLD // ms} ms" in TEXT
+    published = f"{limits.PUBLISHES_MAX:,} messages or {limits.PUBLISHES_BYTES_MAX >> 20} MiB"
+    assert published in TEXT
+    assert f"{limits.HOP_WINDOW_BYTES_MIN >> 10} to {limits.HOP_WINDOW_BYTES_MAX >> 10} KiB" in TEXT
+    assert f"more than {limits.HOP_CROWDED_BYTES >> 10} KiB wait" in TEXT
+    assert f"nothing for {limits.HOP_STUCK // ms} ms" in TEXT
+    assert f"{limits.HOP_BACKLOG:,} frames or {limits.HOP_BACKLOG_BYTES >> 20} MiB" in TEXT
     assert f"up to {limits.HELD_REQUESTS_MAX}, and asks those" in TEXT
     assert f"up to {limits.PULL_NODES_MAX} if they are new" in TEXT
     assert f"in parts of {limits.LIST_PART_ENTRIES} lines" in TEXT

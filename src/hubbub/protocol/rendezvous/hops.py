@@ -6,13 +6,13 @@ nothing costs the others nothing. Repeating may put frames out of order and brin
 is in them is made so that neither matters.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from hubbub.limits import HOP_BACKLOG, HOP_TIMEOUT, HOP_TRIES, HOP_WINDOW
-from hubbub.protocol.rendezvous.seat import NEVER, Place, Seat
+from hubbub.limits import HOP_TIMEOUT, HOP_TRIES
+from hubbub.protocol.rendezvous.seat import NEVER, GivenUp, Place, Seat
+from hubbub.protocol.rendezvous.track import Track
 from hubbub.wire.services import Answer
 
 # Told what became of a frame at a node; no answer: it was given up.
@@ -36,9 +36,9 @@ class Hops:
         self._suspect = suspect
         self._hop = seat.random.getrandbits(31)
         self._sent: dict[_Key, _Sent] = {}
-        self._under_way: dict[bytes, int] = {}
-        self._waiting: dict[bytes, deque[tuple[_Key, _Sent]]] = {}
         self._timers: list[tuple[int, int, bytes]] = []
+        self.tracks: dict[bytes, Track[tuple[_Key, _Sent]]] = {}
+        self._crowded: set[bytes] = set()  # Those for whom something waits.
 
     @property
     def due_ns(self) -> int:
@@ -48,7 +48,11 @@ class Hops:
     @property
     def open(self) -> int:
         """Return how many frames are not acknowledged."""
-        return len(self._sent) + sum(map(len, self._waiting.values()))
+        return len(self._sent) + sum(len(self.tracks[node].waiting) for node in self._crowded)
+
+    def is_crowded(self, now: int) -> bool:
+        """Tell whether somebody who gets on has much to catch up with."""
+        return any(self.tracks[node].is_crowded(now) for node in self._crowded)
 
     def post(
         self, now: int, targets: Iterable[tuple[bytes, Place]], kind: int,
@@ -61,16 +65,20 @@ class Hops:
             self._post(now, (self._hop, node), _Sent(place, frame, done, 0, 0))
 
     def _post(self, now: int, key: _Key, sent: _Sent) -> None:
-        node = key[1]
-        if self._under_way.get(node, 0) < HOP_WINDOW:
-            self._under_way[node] = self._under_way.get(node, 0) + 1
+        node, size_bytes = key[1], len(sent.frame)
+        track = self.tracks.get(node)
+        if track is None:
+            track = self.tracks[node] = Track(now)
+        if track.has_room(size_bytes):
+            track.begin(size_bytes)
             self._send(now, key, sent)
             return
-        waiting = self._waiting.setdefault(node, deque())
-        waiting.append((key, sent))
-        if len(waiting) > HOP_BACKLOG:
+        track.wait(now, (key, sent), size_bytes)
+        self._crowded.add(node)
+        if track.is_overfull:
             self.seat.counters["given_up_slow"] += 1
-            waiting.popleft()[1].done(now, node, None)
+            self.seat.events.append(GivenUp(node))
+            track.pop()[0][1].done(now, node, None)
 
     def _send(self, now: int, key: _Key, sent: _Sent) -> None:
         due_ns = now + (HOP_TIMEOUT << sent.tries)
@@ -81,36 +89,38 @@ class Hops:
     def take(self, now: int, node: bytes, answers: Iterable[Answer]) -> None:
         """Hear what became of frames at a node."""
         for answer in answers:
-            sent = self._end(now, (answer.hop, node))
+            sent = self._end(now, (answer.hop, node), is_acknowledged=True)
             if sent is None:
                 self.seat.counters["answers_late"] += 1
             else:
                 sent.done(now, node, answer)
 
-    def _end(self, now: int, key: _Key) -> _Sent | None:
-        """Let go of a frame, and let the next one go out."""
+    def _end(self, now: int, key: _Key, *, is_acknowledged: bool) -> _Sent | None:
+        """Let go of a frame, and let the next ones go out."""
         sent = self._sent.pop(key, None)
         if sent is None:
             return None
         node = key[1]
-        waiting = self._waiting.get(node)
-        if waiting:
-            self._send(now, *waiting.popleft())
-            if not waiting:
-                del self._waiting[node]
-        elif self._under_way[node] > 1:
-            self._under_way[node] -= 1
-        else:
-            del self._under_way[node]
+        track = self.tracks[node]
+        track.end(now, len(sent.frame), is_acknowledged=is_acknowledged)
+        while (following := track.pop_next()) is not None:
+            track.begin(following[1])
+            self._send(now, *following[0])
+        if not track.waiting:
+            self._crowded.discard(node)
+            if track.is_idle:
+                del self.tracks[node]
         return sent
 
     def forget(self, now: int, node: bytes) -> None:
         """Give up all that was for a node that is gone."""
-        waiting = self._waiting.pop(node, ())
+        track = self.tracks.pop(node, None)
+        self._crowded.discard(node)
+        if track is None:
+            return
         keys = [key for key in self._sent if key[1] == node]
         ended = [self._sent.pop(key) for key in keys]
-        self._under_way.pop(node, None)
-        for sent in [*ended, *(sent for _, sent in waiting)]:
+        for sent in [*ended, *(sent for (_, sent), _ in track.waiting)]:
             sent.done(now, node, None)
 
     def advance(self, now: int) -> None:
@@ -124,8 +134,9 @@ class Hops:
                 self._suspect(now, node)
             if sent.tries >= HOP_TRIES:
                 self.seat.counters["given_up"] += 1
-                self._end(now, (hop, node))
+                self._end(now, (hop, node), is_acknowledged=False)
                 sent.done(now, node, None)
             else:
                 self.seat.counters["repeated"] += 1
+                self.tracks[node].repeat()
                 self._send(now, (hop, node), sent)

@@ -32,6 +32,7 @@ from hubbub.protocol.rendezvous.spread import Spread, make_info
 from hubbub.wire.services import (
     ANYCAST,
     BARE,
+    BATCH,
     FULL,
     INFO,
     LOOPED,
@@ -284,12 +285,16 @@ class Manager:
         count = service.listing.count
         if not count and not request.flags & RETAIN:
             return UNAVAILABLE, 0
-        if not service.seen.is_new((request.origin, request.incarnation), request.sequence):
+        messages = request.messages
+        new = service.seen.take((request.origin, request.incarnation), request.sequence, messages)
+        if not new:
             return TAKEN, count
-        service.order += 1
+        # A batch of which some had come goes on whole: subscribers take what is new to them.
+        first = service.order + 1
+        service.order += messages
         if request.flags & RETAIN:
             self._keep(now, service, request)
-        info = make_info(service, request._replace(flags=request.flags & ~RETAIN))
+        info = make_info(service, request._replace(flags=request.flags & BATCH), first)
         lines = [
             line
             for line in service.listing
@@ -302,7 +307,7 @@ class Manager:
 
     def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
         place = self.view.place_of(request.origin) or request.extra.place
-        info = make_info(service, request, Extra(place=place))
+        info = make_info(service, request, service.order, Extra(place=place))
 
         def own() -> bool:
             return self.own.deliver(now, info).status == TAKEN

@@ -11,19 +11,26 @@ from dataclasses import dataclass, field
 from random import Random
 
 from hubbub.limits import (
+    ACK_BYTES,
     ACK_DELAY,
     ANSWERS_PER_FRAME,
+    BATCH_BYTES,
+    CROWDED_LOOK,
     INVENTORY_SERVICES,
     LEAVE_PATIENCE,
     MS,
     ORDER_LEAP,
+    PUBLISH_PATIENCE,
+    PUBLISHES_PER_ANSWER,
 )
+from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.profile import FAST, Profile
+from hubbub.protocol.rendezvous.publishing import Lane, Publishing
 from hubbub.protocol.rendezvous.seat import NEVER, Place, Policy, Seat, allow_everything
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
 from hubbub.protocol.rendezvous.view import News, View
@@ -47,6 +54,8 @@ from hubbub.wire.services import (
     INFO,
     LEAVING,
     PASSED,
+    PROMPT,
+    PUBLISH,
     TAKEN,
     Answer,
     Copy,
@@ -90,6 +99,7 @@ class Options:
     weight: int = 1
     policy: Policy = allow_everything
     is_guest: bool = False  # Looks on, and manages nothing.
+    batch_bytes: int = BATCH_BYTES  # Of messages that go in one frame.
 
 
 class Rendezvous:
@@ -113,9 +123,10 @@ class Rendezvous:
         self.hops = Hops(self.seat, self.swim.suspect)
         self.post = Post(self.seat, self.view, self.hops)
         self.manager = Manager(self.post)
-        self.client = Client(
-            self.post, self.manager, profile, is_expecting=is_expecting or bool(seeds)
-        )
+        asking = Asking(self.post, self.manager, is_expecting=is_expecting or bool(seeds))
+        patience_ns = max(PUBLISH_PATIENCE, 2 * profile.detection_ns)
+        self.publishing = Publishing(asking, patience_ns, options.batch_bytes)
+        self.client = Client(asking, self.publishing)
         self.manager.own = self.client
         self.is_closed = False
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
@@ -125,7 +136,9 @@ class Rendezvous:
         self._hints: dict[Place, set[bytes]] = {}
         self._acks: dict[Place, list[Answer]] = {}  # Of messages, which may wait for each other.
         self._acks_count = 0
+        self._acks_bytes = 0
         self._acks_ns = NEVER
+        self._late: deque[tuple[Place, Answer]] = deque()  # Until those behind have caught up.
         self._passed_on: dict[tuple[bytes, int, bytes, int, bytes], None] = {}
 
     # What the shell drains.
@@ -137,11 +150,13 @@ class Rendezvous:
 
     def flush(self) -> None:
         """Make frames of the answers that were given since the last time."""
-        is_due = self._acks_count >= ANSWERS_PER_FRAME or self.seat.now >= self._acks_ns
-        if self._acks and is_due:
+        is_many = self._acks_count >= ANSWERS_PER_FRAME or self._acks_bytes >= ACK_BYTES
+        if is_many or self.seat.now >= self._acks_ns:
             for place, acks in self._acks.items():
                 self._answers.setdefault(place, []).extend(acks)
-            self._acks, self._acks_count, self._acks_ns = {}, 0, NEVER
+            self._acks, self._acks_count, self._acks_bytes, self._acks_ns = {}, 0, 0, NEVER
+        while self._late and not self.hops.is_crowded(self.seat.now):
+            self._answer(*self._late.popleft())
         for place, answers in self._answers.items():
             nodes = sorted(self._hints.get(place, ()))
             members = [self.view.members[node] for node in nodes if node in self.view.members]
@@ -155,7 +170,9 @@ class Rendezvous:
     def deadline(self) -> int:
         """Return when `advance` must be called."""
         due_ns = min(self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns)
-        due_ns = min(due_ns, self._acks_ns)
+        due_ns = min(due_ns, self._acks_ns, self.publishing.due_ns)
+        if self._late:
+            due_ns = min(due_ns, self.seat.now + CROWDED_LOOK)
         return NEVER if self.is_closed else min(due_ns, self.manager.due_ns)
 
     # What the application asks for.
@@ -177,16 +194,30 @@ class Rendezvous:
         self._follow(now)
 
     def publish(
-        self, now: int, name: str, payload: bytes, *, flags: int = 0, credentials: bytes = b""
-    ) -> int | None:
+        self, now: int, name: str, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
+        is_urgent: bool = False,
+    ) -> int | None:  # fmt: skip
         """Publish in a service, subscribed or not; None: too many messages are under way."""
-        self.seat.now = now
-        return self.client.publish(now, name, payload, flags=flags, credentials=credentials)
+        return self.publish_in(
+            now, self.publishing.lane(name), payload, flags=flags, credentials=credentials,
+            is_urgent=is_urgent,
+        )  # fmt: skip
 
-    @property
-    def has_room(self) -> bool:
-        """Tell whether a message can be published."""
-        return self.client.has_room
+    def publish_in(
+        self, now: int, lane: Lane, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
+        is_urgent: bool = False,
+    ) -> int | None:  # fmt: skip
+        """Publish in a service that is known already."""
+        self.seat.now = now
+        if not self.has_room_in(lane):
+            return None
+        return self.publishing.publish(
+            now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent
+        )
+
+    def has_room_in(self, lane: Lane) -> bool:
+        """Tell whether a message can be published: others take what this node sends."""
+        return self.publishing.has_room_in(lane) and not self.hops.is_crowded(self.seat.now)
 
     def manager_of(self, key: bytes) -> bytes:
         """Return who manages a service, as far as this node knows."""
@@ -331,7 +362,7 @@ class Rendezvous:
             self._follow(now)
         type, key = request.message.type, request.message.key
         if type == INFO:
-            self._acknowledge(now, place, self._take_info(now, request))
+            self._acknowledge(now, place, request, self._take_info(now, request))
             return
         if type == CHANGE_SERVICE_MANAGER:
             manager, _ = split_ids(request.message.rest)
@@ -346,7 +377,21 @@ class Rendezvous:
                 known = Extra(place=place, name=extra.name, credentials=extra.credentials)
                 request = request._replace(extra=known)
             answer = self.manager.take(now, request)
+            if type == PUBLISH and answer.status == TAKEN:
+                self._answer_publish(now, place, request, answer)
+                return
         self._answer(place, answer)
+
+    def _answer_publish(self, now: int, place: Place, request: Request, answer: Answer) -> None:
+        """Tell that a message was taken: soon, or when those who are to have it have caught up."""
+        if self.hops.is_crowded(now):
+            self._late.append((place, answer))
+        elif request.flags & PROMPT:
+            self._answer(place, answer)
+        else:
+            self._acknowledge(now, place, request, answer)
+            if len(self._acks[place]) >= PUBLISHES_PER_ANSWER:
+                self._answers.setdefault(place, []).extend(self._acks.pop(place))
 
     def _take_info(self, now: int, info: Request) -> Answer:
         """Take a message, and pass it on to those below us, once."""
@@ -367,7 +412,7 @@ class Rendezvous:
             answer = Answer(0, notice.status, notice.epoch, notice.number, node)
             self.client.settle(now, notice.key, notice.asked, notice.sequence, answer)
         elif isinstance(notice, Reply):
-            self.client.take_reply(now, notice)
+            self.publishing.take_reply(now, notice)
         elif isinstance(notice, Copy):
             status = manager.take_copy(now, node, notice)
         elif isinstance(notice, Kept):
@@ -381,10 +426,11 @@ class Rendezvous:
             manager.take_list_taken(now, node, notice)
         return status
 
-    def _acknowledge(self, now: int, place: Place, answer: Answer) -> None:
-        """Acknowledge a message, soon: many at once cost their manager as little as one."""
+    def _acknowledge(self, now: int, place: Place, request: Request, answer: Answer) -> None:
+        """Acknowledge a message, soon: many at once cost who sent them as little as one."""
         self._acks.setdefault(place, []).append(answer)
         self._acks_count += 1
+        self._acks_bytes += len(request.message.rest)
         self._acks_ns = min(self._acks_ns, now + ACK_DELAY)
 
     def _answer(self, place: Place, answer: Answer) -> None:
@@ -437,6 +483,7 @@ class Rendezvous:
         self._follow(now)
         self.manager.advance(now)
         self.client.advance(now)
+        self.publishing.advance(now)
         self._follow(now)
         if self.seat.is_leaving:
             self._go(now)

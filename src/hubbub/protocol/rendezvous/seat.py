@@ -21,11 +21,14 @@ def allow_everything(action: str, key: bytes, name: str, node: bytes, credential
 
 
 class Delivered(NamedTuple):
-    """A message for the subscription of this node; `answer` is set if somebody waits for one."""
+    """Messages for the subscription of this node, numbered from `sequence` and `order` on.
+
+    `answer` is set if somebody waits for one.
+    """
 
     key: bytes
     name: str
-    payload: bytes
+    payloads: list[bytes]
     origin: bytes
     incarnation: int
     sequence: int
@@ -33,15 +36,37 @@ class Delivered(NamedTuple):
     is_kept: bool
     answer: Any
 
+    @property
+    def payload(self) -> bytes:
+        """Return the payload of the first message."""
+        return self.payloads[0]
+
+    def pick(self, place: int) -> "Delivered":
+        """Return one of the messages."""
+        return self._replace(
+            payloads=[self.payloads[place]], sequence=self.sequence + place,
+            order=self.order + place,
+        )  # fmt: skip
+
 
 class Settled(NamedTuple):
-    """The end of something that this node published or asked; `number` counts subscribers."""
+    """The end of something that this node published or asked; `number` counts subscribers.
+
+    It may be that of several messages, numbered from `sequence` on.
+    """
 
     key: bytes
     sequence: int
     status: int
     number: int
     payload: bytes | None = None
+    messages: int = 1
+
+
+class GivenUp(NamedTuple):
+    """A frame was not sent to a node, for which too much waits already."""
+
+    node: bytes
 
 
 class Seat:

@@ -1,7 +1,8 @@
 """Order where it is asked for: what comes early waits for what comes before it, but not for ever.
 
 Numbers come from the publisher (FIFO) or from the manager (one order for all). The first is 1, or
-told, or the lowest that comes within a while: what was sent before it may still be on its way.
+told, or the lowest that comes within a while: what was sent before it may still be on its way. An
+item may have several numbers, which follow each other.
 """
 
 from typing import Generic, TypeVar
@@ -16,24 +17,24 @@ class Sequencer(Generic[Item]):
     """One sequence of numbered items."""
 
     def __init__(self) -> None:
-        self.late = 0  # Items that came after one with a higher number had been handed out.
+        self.late = 0  # Numbers that came after a higher one had been handed out.
         self.due_ns = NEVER
         self._expected: int | None = None
-        self._waiting: dict[int, Item] = {}
+        self._waiting: dict[int, tuple[Item, int]] = {}
 
     def begin(self, expected: int) -> None:
         """Learn which number is the first, if none was handed out yet."""
         if self._expected is None:
             self._expected = expected
 
-    def push(self, now: int, number: int, item: Item) -> list[Item]:
+    def push(self, now: int, number: int, item: Item, count: int = 1) -> list[Item]:
         """Take an item; return those that are next, in order."""
         if self._expected is None and number == 1:
             self._expected = 1
         if self._expected is not None and number < self._expected:
-            self.late += 1
+            self.late += count
             return []
-        self._waiting[number] = item
+        self._waiting[number] = (item, count)
         is_full = len(self._waiting) > ORDER_WAITING_MAX
         if is_full or (self._expected is not None and number - self._expected >= ORDER_LEAP):
             self._expected = min(self._waiting)  # Nobody counts what lies between.
@@ -45,8 +46,9 @@ class Sequencer(Generic[Item]):
     def _take(self) -> list[Item]:
         ready: list[Item] = []
         while self._expected is not None and self._expected in self._waiting:
-            ready.append(self._waiting.pop(self._expected))
-            self._expected += 1
+            item, count = self._waiting.pop(self._expected)
+            ready.append(item)
+            self._expected += count
         if ready or not self._waiting:
             self.due_ns = NEVER
         return ready

@@ -39,7 +39,8 @@ class Spread:
         bare = [line for line in lines if line.flags & BARE]
         for line in bare:
             if line.place is not None:
-                self.post.send_bare(line.place, info.message)
+                for payload in info.payloads:
+                    self.post.send_bare(line.place, info.message._replace(rest=payload))
         others = {line.node: line for line in lines if not line.flags & BARE}
         others.pop(self.seat.node, None)
         branches = plan(list(others))
@@ -100,9 +101,7 @@ class Spread:
         try_next(now)
 
 
-def make_info(service: Service, request: Request, extra: Extra = NOTHING) -> Request:
+def make_info(service: Service, request: Request, order: int, extra: Extra = NOTHING) -> Request:
     """Make the message for subscribers of one that was published."""
     message = Message(INFO, request.message.key, request.message.rest)
-    return request._replace(
-        hops=0, epoch=service.epoch, order=service.order, message=message, extra=extra
-    )
+    return request._replace(hops=0, epoch=service.epoch, order=order, message=message, extra=extra)

@@ -12,6 +12,7 @@ from hubbub.simulation.scenarios import (
     membership,
     register,
     services,
+    services_batches,
     services_defects,
     services_more,
     swarm,
@@ -22,6 +23,7 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
-    "links", "loss", "membership", "register", "services", "services_defects", "services_more",
+    "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
+    "services_more",
     "swarm", "timed", "traffic",
 ]  # fmt: skip

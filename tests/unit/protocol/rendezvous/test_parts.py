@@ -52,6 +52,19 @@ def test_message_older_than_the_window_counts_as_seen() -> None:
     assert seen.is_new(ORIGIN, 2)
 
 
+def test_batch_is_checked_as_its_messages_would_be_one_by_one() -> None:
+    random = Random(4)
+    together, one_by_one = Seen(), Seen()
+    highest = 0
+    for _ in range(2000):
+        first, count = max(1, highest + random.randrange(-300, 60)), random.randint(1, 100)
+        highest = max(highest, first + count - 1)
+        bits = together.take(ORIGIN, first, count)
+        last = first + count - 1
+        found = [number for number in range(first, last + 1) if bits >> last - number & 1]
+        assert found == [n for n in range(first, last + 1) if one_by_one.is_new(ORIGIN, n)]
+
+
 def test_publishers_that_are_remembered_are_bounded() -> None:
     seen = Seen()
     for number in range(SEEN_PUBLISHERS_MAX + 10):
@@ -124,6 +137,14 @@ def test_numbers_that_leap_because_a_manager_died_are_not_waited_for() -> None:
     sequencer.begin(1)
     assert sequencer.push(0, 1, "1") == ["1"]
     assert sequencer.push(0, 2 + ORDER_LEAP, "2") == ["2"]
+
+
+def test_item_with_several_numbers_stands_for_all_of_them() -> None:
+    sequencer = Sequencer[str]()
+    assert sequencer.push(0, 1, "1 to 3", 3) == ["1 to 3"]
+    assert sequencer.push(0, 6, "6") == []
+    assert sequencer.push(0, 4, "4 and 5", 2) == ["4 and 5", "6"]
+    assert sequencer.push(0, 2, "2 and 3", 2) == [] and sequencer.late == 2
 
 
 # Trees.

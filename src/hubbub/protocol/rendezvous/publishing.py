@@ -1,0 +1,297 @@
+"""What this node publishes, until it is known what came of it.
+
+A message is kept until the manager has taken it; a manager that dies meanwhile costs time, not the
+message. A quiet publisher sends each at once. While some are under way, the next wait for each
+other, until one of those is acknowledged, a frame is full, or a millisecond has passed; then they
+go as a batch, which stays one whatever becomes of it: repeated, passed on, taken by another
+manager.
+
+Invariants: the messages under way are bounded by number and bytes, and by the window in which those
+who receive them can tell new from old.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hubbub.limits import (
+    BATCH_AT_ONCE,
+    BATCH_HOLD,
+    BATCH_MESSAGES_MAX,
+    HOP_TIMEOUT,
+    PUBLISHES_BYTES_MAX,
+    PUBLISHES_MAX,
+    SECOND,
+    SEEN_WINDOW,
+)
+from hubbub.protocol.rendezvous.asking import Asking
+from hubbub.protocol.rendezvous.seat import NEVER, Settled
+from hubbub.wire.payloads import LENGTH_BYTES, join
+from hubbub.wire.services import (
+    ANYCAST,
+    BATCH,
+    LOOPED,
+    PASSED,
+    PROMPT,
+    PUBLISH,
+    REFUSED,
+    RETAIN,
+    TAKEN,
+    UNAVAILABLE,
+    Answer,
+    Message,
+    Reply,
+    Request,
+    service_key,
+)
+
+RETRY: Final = 2 * HOP_TIMEOUT
+RESULT_PATIENCE: Final = 1 * SECOND  # For what becomes of a request that was passed on.
+_REQUESTS: Final = 1 << 62  # Requests to any one are counted from here on, apart from messages.
+
+
+@dataclass(slots=True)
+class _Published:
+    """One frame of messages whose end is not known."""
+
+    request: Request
+    count: int
+    size_bytes: int
+    due_ns: int
+    until_ns: int
+
+
+@dataclass(slots=True)
+class Lane:
+    """What this node publishes in one service."""
+
+    key: bytes
+    name: str
+    last: int = 0  # The number of the last message that was sent,
+    last_request: int = _REQUESTS  # and of the last request to any one.
+    waiting: list[bytes] = field(default_factory=list)
+    waiting_bytes: int = 0
+    due_ns: int = NEVER
+    under_way: dict[int, _Published] = field(default_factory=dict)  # By the first number.
+    requests: dict[int, _Published] = field(default_factory=dict)
+
+    def among(self, sequence: int) -> dict[int, _Published]:
+        """Return those that a number belongs to."""
+        return self.requests if sequence > _REQUESTS else self.under_way
+
+    def list_open(self) -> list[_Published]:
+        """Return all that was sent and whose end is not known."""
+        return [*self.under_way.values(), *self.requests.values()]
+
+    @property
+    def due_at_ns(self) -> int:
+        """Return when there is something to do for it."""
+        times = [min(one.due_ns, one.until_ns) for one in self.list_open()]
+        return min([self.due_ns, *times])
+
+
+class Publishing:
+    """The messages of this node, in all services."""
+
+    def __init__(self, asking: Asking, patience_ns: int, batch_bytes: int) -> None:
+        self.asking = asking
+        self.seat = asking.seat
+        self.messages = 0  # Under way, or waiting to be.
+        self.size_bytes = 0
+        self.due_ns = NEVER
+        self._lanes: dict[bytes, Lane] = {}
+        self._open: dict[bytes, Lane] = {}  # Those in which anything is not settled.
+        self._patience_ns = patience_ns
+        self._batch_bytes = batch_bytes
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether nothing is under way."""
+        return not self.messages
+
+    @property
+    def has_room(self) -> bool:
+        """Tell whether one more message may be under way."""
+        return self.messages < PUBLISHES_MAX and self.size_bytes < PUBLISHES_BYTES_MAX
+
+    def lane(self, name: str) -> Lane:
+        """Return what this node publishes in a service."""
+        key = service_key(name)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key, name)
+        return lane
+
+    def has_room_in(self, lane: Lane) -> bool:
+        """Tell whether one more message of a service may be under way."""
+        first = next(iter(lane.under_way), lane.last)
+        return self.has_room and lane.last + len(lane.waiting) - first < SEEN_WINDOW // 2
+
+    def add(self, lane: Lane, payload: bytes) -> bool:
+        """Put a message to those that wait already; False: it is to be published by itself."""
+        count, size_bytes = len(lane.waiting), len(payload) + LENGTH_BYTES
+        if not 0 < count < BATCH_MESSAGES_MAX - 1 or not self.has_room_in(lane):
+            return False
+        if lane.waiting_bytes + size_bytes > self._batch_bytes:
+            return False
+        self._wait(lane, payload)
+        return True
+
+    def _wait(self, lane: Lane, payload: bytes) -> None:
+        lane.waiting.append(payload)
+        lane.waiting_bytes += len(payload) + LENGTH_BYTES
+        self.messages += 1
+        self.size_bytes += len(payload)
+
+    def publish(
+        self, now: int, lane: Lane, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
+        is_urgent: bool = False,
+    ) -> int | None:  # fmt: skip
+        """Publish a message; return its number, or None: too many are under way."""
+        if not self.has_room_in(lane):
+            return None
+        if flags or credentials or is_urgent:
+            flags |= PROMPT if is_urgent else 0
+            return self._publish_alone(now, lane, payload, flags, credentials)
+        if lane.waiting_bytes + len(payload) + LENGTH_BYTES > self._batch_bytes:
+            self._cut(now, lane)
+        self._wait(lane, payload)
+        number = lane.last + len(lane.waiting)
+        is_full = lane.waiting_bytes >= self._batch_bytes or len(lane.waiting) >= BATCH_MESSAGES_MAX
+        if is_full or len(lane.under_way) < BATCH_AT_ONCE:
+            self._cut(now, lane)
+        elif lane.due_ns == NEVER:
+            lane.due_ns = self._plan(now + BATCH_HOLD)
+        return number
+
+    def _publish_alone(
+        self, now: int, lane: Lane, payload: bytes, flags: int, credentials: bytes
+    ) -> int:
+        """Publish what cannot share a frame with others; those that wait go first."""
+        self._cut(now, lane)
+        self.messages += 1
+        self.size_bytes += len(payload)
+        if flags & ANYCAST:
+            lane.last_request += 1
+            number = lane.last_request
+        else:
+            lane.last += 1
+            number = lane.last
+        message = Message(PUBLISH, lane.key, payload)
+        name = lane.name if flags & RETAIN else ""
+        request = self.asking.make(message, number, flags, 0, credentials, name)
+        self._begin(now, lane, _Published(request, 1, len(payload), now, now + self._patience_ns))
+        return number
+
+    def _cut(self, now: int, lane: Lane) -> None:
+        """Send those that wait, in one frame."""
+        waiting, lane.waiting = lane.waiting, []
+        lane.waiting_bytes, lane.due_ns = 0, NEVER
+        if not waiting:
+            return
+        count, size_bytes = len(waiting), sum(map(len, waiting))
+        rest = join(waiting) if count > 1 else waiting[0]
+        request = self.asking.make(
+            Message(PUBLISH, lane.key, rest), lane.last + 1, BATCH if count > 1 else 0, 0, b"", ""
+        )
+        lane.last += count
+        until_ns = now + self._patience_ns
+        self._begin(now, lane, _Published(request, count, size_bytes, now, until_ns))
+
+    def _begin(self, now: int, lane: Lane, published: _Published) -> None:
+        sequence = published.request.sequence
+        lane.among(sequence)[sequence] = published
+        self._open[lane.key] = lane
+        self._try(now, published)
+
+    def _try(self, now: int, published: _Published) -> None:
+        """Send messages to the manager."""
+        asking = self.asking
+        if not asking.is_ready(now):
+            published.due_ns = self._plan(asking.ready_ns)
+            return
+        published.due_ns = NEVER  # Until it is acknowledged, or given up.
+        target = asking.target(now, published.request.message.key)
+        asking.send(now, published.request, target, self._tried)
+        self._plan(published.until_ns)
+
+    def _find(self, key: bytes, sequence: int) -> _Published | None:
+        lane = self._lanes.get(key)
+        return None if lane is None else lane.among(sequence).get(sequence)
+
+    def _tried(self, now: int, request: Request, answer: Answer | None) -> None:
+        key = request.message.key
+        published = self._find(key, request.sequence)
+        if published is None:
+            return
+        if answer is None:
+            self.asking.forget_hint(key)
+            published.due_ns = self._plan(now + RETRY)
+        elif answer.status == PASSED:
+            self.asking.hint(now, key, answer.manager)
+            published.due_ns = self._plan(now + RESULT_PATIENCE)
+        else:
+            self.settle(now, key, request.sequence, answer)
+
+    def settle(self, now: int, key: bytes, sequence: int, answer: Answer) -> None:
+        """Hear from the manager what became of messages."""
+        published = self._find(key, sequence)
+        if published is None:
+            return
+        is_asking = published.request.flags & ANYCAST
+        if answer.status == TAKEN and is_asking:
+            published.due_ns = self._plan(published.until_ns)  # The reply is the end of it.
+        elif answer.status in (TAKEN, UNAVAILABLE, REFUSED):
+            self._finish(now, published, answer.status, answer.number)
+        else:
+            if answer.status == LOOPED:
+                self.asking.forget_hint(key)
+            published.due_ns = self._plan(now + RETRY)
+
+    def _finish(
+        self, now: int, published: _Published, status: int, number: int,
+        payload: bytes | None = None,
+    ) -> None:  # fmt: skip
+        """Let go of messages, and let those go that waited for them."""
+        key, sequence = published.request.message.key, published.request.sequence
+        lane = self._lanes[key]
+        del lane.among(sequence)[sequence]
+        self.messages -= published.count
+        self.size_bytes -= published.size_bytes
+        settled = Settled(key, sequence, status, number, payload, published.count)
+        self.seat.settled.append(settled)
+        if lane.waiting and len(lane.under_way) < BATCH_AT_ONCE:
+            self._cut(now, lane)
+        if not lane.under_way and not lane.requests:
+            self._open.pop(key, None)
+
+    def take_reply(self, now: int, reply: Reply) -> None:
+        """Take the answer of the member that a request came to."""
+        published = self._find(reply.key, reply.sequence)
+        if published is not None:
+            self._finish(now, published, TAKEN, 1, reply.payload)
+
+    def members_changed(self, now: int) -> None:
+        """Look again where messages go."""
+        for lane in self._open.values():
+            for published in lane.list_open():
+                published.due_ns = self._plan(min(published.due_ns, now + RETRY))
+
+    # Time.
+
+    def _plan(self, due_ns: int) -> int:
+        self.due_ns = min(self.due_ns, due_ns)
+        return due_ns
+
+    def advance(self, now: int) -> None:
+        """Send what has waited long enough, and ask again what was not answered."""
+        if now < self.due_ns:
+            return
+        for lane in list(self._open.values()):
+            if lane.due_ns <= now:
+                self._cut(now, lane)
+            for published in lane.list_open():
+                if published.until_ns <= now:
+                    self._finish(now, published, PASSED, 0)  # Nobody said what became of it.
+                elif published.due_ns <= now:
+                    self._try(now, published)
+        self.due_ns = min((lane.due_at_ns for lane in self._open.values()), default=NEVER)

@@ -1,0 +1,195 @@
+"""Messages on their way to managers: alone while it is quiet, together while it is not."""
+
+from collections.abc import Callable
+from random import Random
+
+from hubbub.limits import (
+    ACK_DELAY,
+    BATCH_AT_ONCE,
+    BATCH_HOLD,
+    HOP_CROWDED_BYTES,
+    HOP_STUCK,
+    HOP_WINDOW_BYTES_MAX,
+    HOP_WINDOW_BYTES_MIN,
+    MS,
+    PUBLISHES_MAX,
+    SECOND,
+)
+from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
+from hubbub.protocol.rendezvous.track import Track
+from hubbub.wire.header import HEADER_BYTES, SERVICE
+from hubbub.wire.services import (
+    PUBLISH,
+    TAKEN,
+    Request,
+    decode_request,
+    distance,
+    node_key,
+    service_key,
+)
+
+PLACES = [("10.0.0.1", 1), ("10.0.0.2", 1)]
+
+
+class Pair:
+    """Two nodes, and a service that the first of them manages and subscribes to."""
+
+    def __init__(self, batch_bytes: int = 60_000) -> None:
+        ids = [bytes([letter]) * 12 for letter in b"ab"]
+        options = Options(batch_bytes=batch_bytes)
+        self.manager, self.publisher = (
+            Rendezvous(0, ids[place], 5 + place, 7, Random(place), seeds=seeds, options=options)
+            for place, seeds in enumerate([[], [PLACES[0]]])
+        )
+        names = (f"service-{number}" for number in range(100))
+        self.name = next(
+            name
+            for name in names
+            if distance(node_key(ids[0]), service_key(name))
+            < distance(node_key(ids[1]), service_key(name))
+        )
+        self.now = 0
+        self.pass_time(5 * SECOND)
+        self.manager.subscribe(self.now, self.name)
+        self.pass_time(1 * SECOND)
+        self.heard()
+
+    def pass_time(self, time_ns: int) -> None:
+        end = self.now + time_ns
+        while self.now < end:
+            self.now += MS
+            for machine in (self.manager, self.publisher):
+                machine.advance(self.now)
+            self.exchange()
+
+    def exchange(self, is_lost: Callable[[bytes], bool] = lambda frame: False) -> list[Request]:
+        """Bring all frames to where they belong; return what was published by them."""
+        machines, published = [self.manager, self.publisher], []
+        while True:
+            moved = 0
+            for place, machine in enumerate(machines):
+                machine.flush()
+                while machine.out:
+                    moved += 1
+                    frame = machine.out.popleft()[1]
+                    request = decode_request(frame[HEADER_BYTES:]) if frame[3] == SERVICE else None
+                    if request is not None and request.message.type == PUBLISH:
+                        published.append(request)
+                    if not is_lost(frame):
+                        machines[1 - place].receive(self.now, frame, PLACES[place])
+            if not moved:
+                return published
+
+    def publish(self, count: int, size_bytes: int = 4) -> list[int | None]:
+        return [
+            self.publisher.publish(self.now, self.name, b"%0*d" % (size_bytes, number))
+            for number in range(count)
+        ]
+
+    def heard(self) -> list[bytes]:
+        found = [one for run in self.manager.seat.deliveries for one in run.payloads]
+        self.manager.seat.deliveries.clear()
+        return found
+
+
+def test_quiet_publisher_sends_each_message_at_once() -> None:
+    pair = Pair()
+    for _ in range(3):
+        pair.publish(1)
+        assert [one.messages for one in pair.exchange()] == [1]
+        pair.pass_time(2 * ACK_DELAY)
+
+
+def test_messages_that_come_while_others_are_under_way_go_together() -> None:
+    pair = Pair()
+    numbers = pair.publish(100)
+    assert numbers == list(range(1, 101))
+    # The first ones went alone; their acknowledgement lets go what waited.
+    sizes = [one.messages for one in pair.exchange()]
+    assert sizes == [1] * BATCH_AT_ONCE + [100 - BATCH_AT_ONCE]
+    assert pair.heard() == [b"%04d" % number for number in range(100)]
+    pair.pass_time(2 * ACK_DELAY)
+    ends = [(one.sequence, one.messages, one.status) for one in pair.publisher.seat.settled]
+    assert sum(count for _, count, _ in ends) == 100
+    assert {status for _, _, status in ends} == {TAKEN}
+    assert pair.publisher.publishing.is_settled
+
+
+def test_messages_wait_no_longer_than_the_hold_back_time() -> None:
+    pair = Pair()
+    pair.publish(BATCH_AT_ONCE + 5)
+    pair.publisher.flush()
+    assert len(pair.publisher.out) == BATCH_AT_ONCE
+    assert pair.publisher.deadline() <= pair.now + BATCH_HOLD
+    pair.now += BATCH_HOLD
+    pair.publisher.advance(pair.now)
+    assert len(pair.publisher.out) == BATCH_AT_ONCE + 1
+
+
+def test_batch_is_no_longer_than_a_frame() -> None:
+    pair = Pair(batch_bytes=1000)
+    pair.publish(BATCH_AT_ONCE + 40, 100)
+    batches = [one for one in pair.exchange() if one.messages > 1]
+    assert [one.messages for one in batches[:4]] == [9] * 4
+    assert len(pair.heard()) == BATCH_AT_ONCE + 40
+
+
+def test_message_that_somebody_waits_for_goes_at_once_and_is_answered_at_once() -> None:
+    pair = Pair()
+    pair.publish(BATCH_AT_ONCE + 5)
+    number = pair.publisher.publish(pair.now, pair.name, b"now", is_urgent=True)
+    pair.exchange()
+    assert any(one.sequence == number for one in pair.publisher.seat.settled)
+    assert pair.heard()[-1] == b"now"
+
+
+def test_repeated_batch_is_handed_out_once() -> None:
+    pair = Pair()
+    lost = [0]
+
+    def is_lost(frame: bytes) -> bool:  # Every answer of the manager.
+        lost[0] += frame[3] != SERVICE
+        return frame[3] != SERVICE
+
+    pair.publish(50)
+    pair.exchange(is_lost)
+    for _ in range(3):
+        pair.now += SECOND // 5
+        pair.publisher.advance(pair.now)
+        pair.exchange(is_lost)
+    assert lost[0]
+    pair.pass_time(5 * SECOND)
+    assert sorted(pair.heard()) == [b"%04d" % number for number in range(50)]
+
+
+def test_publisher_without_answers_is_bounded() -> None:
+    pair = Pair()
+    numbers = pair.publish(PUBLISHES_MAX + 1)
+    assert numbers[-2:] == [PUBLISHES_MAX, None]
+    pair.exchange()
+    assert pair.publish(1) == [PUBLISHES_MAX + 1]
+
+
+def test_node_that_is_far_behind_but_gets_on_is_waited_for_and_one_that_stands_still_is_not() -> (
+    None
+):
+    track = Track[str](0)
+    track.begin(1000)
+    for _ in range(3):
+        track.wait(0, "frame", HOP_CROWDED_BYTES // 2)
+    assert track.is_crowded(HOP_STUCK - 1)
+    assert not track.is_crowded(HOP_STUCK)
+    track.end(HOP_STUCK, 1000, is_acknowledged=True)
+    assert track.is_crowded(HOP_STUCK)
+
+
+def test_window_shrinks_with_each_loss_and_grows_with_what_arrives() -> None:
+    track = Track[str](0)
+    assert track.window_bytes == HOP_WINDOW_BYTES_MAX
+    for _ in range(5):
+        track.repeat()
+    assert track.window_bytes == HOP_WINDOW_BYTES_MIN
+    for _ in range(100):
+        track.begin(60_000)
+        track.end(1, 60_000, is_acknowledged=True)
+    assert track.window_bytes == HOP_WINDOW_BYTES_MAX
