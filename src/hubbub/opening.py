@@ -8,6 +8,7 @@ from random import SystemRandom
 from typing import Any
 
 from hubbub.channel import Channel
+from hubbub.configuration import configurable
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
 from hubbub.limits import (
@@ -31,6 +32,7 @@ from hubbub.services import ServiceOptions
 NODE_ID_BYTES = 12
 
 
+@configurable
 def open(
     name: str | None = None,
     *,
@@ -75,19 +77,19 @@ def open(
     frames of multicast on purpose, and makes that the only link unless `links` says otherwise.
     A node shares services from its first `node.service` on, or with `services=True` (or
     `ServiceOptions`) from the start, and may then manage those of others. Further options are those
-    of `hubbub.Settings`. What is not given is taken from HUBBUB_DOMAIN, HUBBUB_INTERFACE,
-    HUBBUB_LINKS, HUBBUB_PEERS and HUBBUB_LOG.
+    of `hubbub.Settings`. What is not given is taken from the environment (HUBBUB_DOMAIN,
+    HUBBUB_HEARTBEAT_MS and so on), else from the TOML file that HUBBUB_CONFIG names.
     """
-    _refuse_key(_given(key_file, "HUBBUB_KEY_FILE"))
-    _begin_log(_given(log, "HUBBUB_LOG"))
+    _refuse_key(key_file)
+    _begin_log(log)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
     _check_kinds(interface, faults)
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
-        _identity(name, _given(domain, "HUBBUB_DOMAIN") or "default", node_id),
+        _identity(name, domain or "default", node_id),
         make_settings(options),
-        interface=_given(interface, "HUBBUB_INTERFACE"),
+        interface=interface,
         loopback=loopback,
         links=choose_links(ways, faults),
         peers=ways.peers,
@@ -115,10 +117,6 @@ def _sizes(frame: int, receive_buffer: int, send_buffer: int) -> dict[str, int]:
         "frame_bytes_max": frame, "receive_buffer_bytes": receive_buffer,
         "send_buffer_bytes": send_buffer,
     }  # fmt: skip
-
-
-def _given(value: Any, variable: str) -> Any:
-    return os.environ.get(variable) if value is None else value
 
 
 def _begin_log(log: str | None) -> None:

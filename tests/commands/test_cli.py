@@ -278,7 +278,7 @@ def test_error_is_one_line_and_exit_code_2(bus: Bus, arguments: list[str], text:
 def test_wrong_usage_says_so_without_a_traceback(bus: Bus, arguments: list[str]) -> None:
     ended = bus.run(*arguments)
     assert ended.returncode == 2
-    assert b"Usage: hubbub" in ended.stderr and b"Traceback" not in ended.stderr
+    assert "--help`" in one_line(ended.stderr)
 
 
 # Benchmarks.

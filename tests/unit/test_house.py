@@ -31,7 +31,7 @@ FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
     *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks"),
-    *("statistics", "closing"),
+    *("statistics", "closing", "configuration"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle"}
 API |= {"service", "services", "service_host"}

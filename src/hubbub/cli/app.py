@@ -1,12 +1,16 @@
 """All commands under one name. Help is plain text: it starts twice as fast without rich."""
 
+import os
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from hubbub.cli import (
     bench,
+    cheat,
+    config,
     consume,
     doctor,
     export,
@@ -28,8 +32,10 @@ from hubbub.cli import (
     sub,
     watch,
 )
+from hubbub.cli.session import EXIT_FAILED, EXIT_INTERRUPTED
 from hubbub.cli.terminal import note
 from hubbub.cli.top.command import top
+from hubbub.configuration import FILE_VARIABLE
 from hubbub.errors import HubbubError
 
 app = typer.Typer(
@@ -63,9 +69,15 @@ app.add_typer(services.app, name="service")
 app.add_typer(gateway.app, name="gateway")
 app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
+app.command("cheat")(cheat.cheat)
+app.add_typer(config.app, name="config")
 app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
 app.command("doctor")(doctor.doctor)
+
+
+# Typer brings its own click, or uses the one that is there: this is the root of both.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -84,8 +96,18 @@ def _common(
             "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            envvar=FILE_VARIABLE,
+            metavar="FILE",
+            help="Options that neither flags nor the environment give, as TOML.",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if config is not None:
+        os.environ[FILE_VARIABLE] = str(config)  # For `hubbub.open`, here and in what we start.
 
 
 def run() -> None:
@@ -95,7 +117,21 @@ def run() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="hubbub")
+        raise SystemExit(app(prog_name="hubbub", standalone_mode=False))
+    except UsageError as error:
+        _tell_usage(error)
     except HubbubError as error:
         note(str(error))
-        raise SystemExit(2) from None
+    except typer.Abort:  # Ctrl-C where nobody waited for it.
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    raise SystemExit(EXIT_FAILED)
+
+
+def _tell_usage(error: Any) -> None:
+    """Say in one line what was wrong with the arguments, and where to read what is right."""
+    message = error.format_message()
+    if message.startswith("Usage: "):  # There were none: it is the help, and no reproach.
+        print(message)
+        return
+    where = "hubbub" if error.ctx is None else error.ctx.command_path
+    note(f"{' '.join(message.split()).rstrip('.')}; see `{where} --help`")

@@ -19,11 +19,11 @@ _COLUMNS = (
     Column("id", is_number=False),
     Column("host", is_number=False),
     Column("pid"),
-    Column("version", is_number=False),
+    Column("version", is_number=False, is_optional=True),
     Column("uptime"),
-    Column("index"),
+    Column("index", is_optional=True),
     Column("link", is_number=False),
-    Column("address", is_number=False),
+    Column("address", is_number=False, is_optional=True),
     Column("heard"),
 )
 

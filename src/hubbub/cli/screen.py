@@ -5,7 +5,7 @@ import select
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_FAILED
 from hubbub.cli.terminal import cut, escape, note
@@ -17,10 +17,14 @@ _TEXT_COLUMNS_MIN = 8  # A name is not made shorter than this; the line is cut i
 
 
 class Column(NamedTuple):
-    """A column of a table: text stands on the left and may be shortened, numbers on the right."""
+    """A column of a table: text stands on the left and may be shortened, numbers on the right.
+
+    One that can be done without is left out where there is no room for all.
+    """
 
     title: str
     is_number: bool = True
+    is_optional: bool = False
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
@@ -28,7 +32,21 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int |
     titles = [column.title for column in columns]
     rows = [titles, *([escape(cell) for cell in row] for row in rows)]
     widths = fit_widths(columns, rows, width)
+    while width is not None and _width_of(widths) > width:
+        places = [place for place, column in enumerate(columns) if column.is_optional]
+        if not places:
+            break
+        columns, *rows = (_without(line, places[-1]) for line in (columns, *rows))
+        widths = fit_widths(columns, rows, width)
     return [_line(columns, row, widths, width) for row in rows]
+
+
+def _without(line: Sequence[Any], place: int) -> list[Any]:
+    return [*line[:place], *line[place + 1 :]]
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def fit_widths(
@@ -44,7 +62,7 @@ def fit_widths(
 def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
     """Make the widest text narrower, then the next, until everything fits or all are short."""
     texts = [place for place, column in enumerate(columns) if not column.is_number]
-    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    excess = _width_of(widths) - width
     while excess > 0:
         widest = max(texts, key=lambda place: widths[place])
         if widths[widest] <= _TEXT_COLUMNS_MIN:

@@ -18,7 +18,7 @@ _WAIT_S = 1.0
 _ID_LETTERS = 12
 _COLUMNS = (
     Column("service", is_number=False),
-    Column("key", is_number=False),
+    Column("key", is_number=False, is_optional=True),
     Column("manager", is_number=False),
     Column("at", is_number=False),
     Column("epoch"),

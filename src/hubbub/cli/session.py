@@ -2,14 +2,14 @@
 
 import gc
 import logging
-import os
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hubbub
 from hubbub.cli.terminal import escape
+from hubbub.configuration import find_configured
 
 EXIT_FAILED = 2
 EXIT_LOST = 3
@@ -25,11 +25,13 @@ def open_node(
     """Open the node of a command."""
     end_on_sigterm()
     set_up_log(is_wanted=log is not None)
-    peers = peers or os.environ.get("HUBBUB_PEERS")
+    configured = find_configured()
+    is_calling = (peers or "peers" in configured) and "listen" not in configured
+    wanted: dict[str, Any] = {"services": services} if services else {}
     node = hubbub.open(
         domain=domain, interface=interface, log=log, peers=peers,
-        listen=0 if peers else None,  # The port of the channel is for nodes that stay.
-        services=services,
+        listen=0 if is_calling else None,  # The port of the channel is for nodes that stay.
+        **wanted,
     )  # fmt: skip
     # What was made at start-up lives as long as the command: no collection need look at it again.
     gc.collect()

@@ -1,6 +1,5 @@
 """Which links a node may use: what was asked for, what follows from it, and what cannot work."""
 
-import os
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -33,18 +32,14 @@ def take_ways(
     network: bool = True,
     registration: str = "both",
 ) -> AskedWays:
-    """Read the options that say how messages may travel, and the environment for what is not."""
+    """Read the options that say how messages may travel."""
     for option, value in (("multicast", multicast), ("network", network)):
         if not isinstance(value, bool):
             raise ConfigurationError(f"{option}={value!r}: give True or False")
     if registration not in REGISTRATIONS:
         known = ", ".join(REGISTRATIONS)
         raise ConfigurationError(f"registration={registration!r} is none of {known}")
-    if links is None and (listed := os.environ.get("HUBBUB_LINKS")):
-        links = listed.split(",")
     chosen = (links,) if isinstance(links, str) else None if links is None else tuple(links)
-    if peers is None and network and (chosen is None or "tcp" in chosen):
-        peers = os.environ.get("HUBBUB_PEERS") or None
     if isinstance(peers, str):
         peers = peers.split(",")
     named = () if peers is None else tuple(parse_address(peer, "peers") for peer in peers)

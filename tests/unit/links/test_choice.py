@@ -18,12 +18,6 @@ def links(
     return choose_links(take_ways(links, peers, listen, multicast, **where), faults)
 
 
-@pytest.fixture(autouse=True)
-def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HUBBUB_LINKS", raising=False)
-    monkeypatch.delenv("HUBBUB_PEERS", raising=False)
-
-
 @pytest.mark.parametrize(
     ("options", "chosen"),
     [
@@ -80,13 +74,8 @@ def test_what_contradicts_itself_is_refused(options: dict[str, Any], text: str) 
         links(**options)
 
 
-def test_environment_names_peers_and_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HUBBUB_PEERS", "10.0.0.7:7300, plant-7")
-    asked = take_ways(None, None, "10.0.0.1:7300", True)
+def test_peers_are_named_by_text_or_list() -> None:
+    asked = take_ways(None, "10.0.0.7:7300, plant-7", "10.0.0.1:7300", True)
     assert asked.peers == (HostAndPort("10.0.0.7", 7300), HostAndPort("plant-7", 0))
     assert asked.listen == ListenAt("10.0.0.1", 7300)
-    assert take_ways(None, [], None, True).peers == (), "what is given counts"
-    assert take_ways(["multicast"], None, None, True).peers == (), "who wants no TCP has none"
-    assert len(take_ways("tcp", None, None, True).peers) == 2
-    monkeypatch.setenv("HUBBUB_LINKS", "tcp")
-    assert links() == ("tcp",)
+    assert take_ways(None, [], None, True).peers == ()
