@@ -368,6 +368,9 @@ PORT_BYTES_MAX: Final = 256 << 20  # Beyond, what comes is dropped, which is a h
 PORT_PATIENCE: Final = 5 * MS  # Those who are behind are served first, for so long.
 PORT_SWEEP: Final = 5 * SECOND  # Topics of origins that are gone are looked for so often.
 PORT_RETRY: Final = 1 * MS  # A port without room is tried again so soon.
+RODOS_LIST_INTERVAL: Final = 3 * SECOND  # As RODOS does it; at once when something changed.
+RODOS_TIMEOUT: Final = 10 * SECOND
+RODOS_SEEN_MAX: Final = 4096  # Messages that are remembered, so that none is taken twice.
 ROUTES_MAX: Final = 4096  # Nodes that a router remembers; who was silent longest is forgotten.
 
 assert HEARTBEAT < PEER_TIMEOUT < CACHE_AGE

@@ -2,6 +2,7 @@
 
 import secrets
 import signal
+import socket
 from pathlib import Path
 
 from tests.commands.test_cli import Bus, finish
@@ -34,3 +35,26 @@ def test_check_says_what_cannot_work(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"2 sides: a, b" in done.stderr
     done = bus.run("gateway", "--side", "name=a", "--side", "name=b", "--check")
     assert done.returncode == 2 and b"a and b are the same network" in done.stderr
+
+
+def test_rodos_topics_are_subjects() -> None:
+    bus = Bus()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as satellite:
+        satellite.bind(("127.0.0.1", 0))
+        satellite.settimeout(30)
+        to = f"127.0.0.1:{satellite.getsockname()[1]}"
+        options = ("--udp", "127.0.0.1:0", "--to", to, "--map", "1001=/sat/power", "--flood")
+        with bus.start("gateway", "rodos", *options, "--node", "4711") as gateway:
+            assert bus.run("pub", "/sat/power", "28 V", "-w", "1").returncode == 0
+            while (datagram := satellite.recv(2000))[12:14] != b"\0\0":
+                pass  # Lists of topics.
+            gateway.send_signal(signal.SIGINT)
+            code, _, err = finish(gateway)
+    assert datagram[16:20] == (4711).to_bytes(4, "big") and datagram[36:] == b"28 V"
+    assert code == 0 and "RODOS node 4711 at 127.0.0.1:" in err
+    assert "0 messages from RODOS" in err
+
+
+def test_rodos_map_that_is_none_is_refused() -> None:
+    done = Bus().run("gateway", "rodos", "--udp", "50000", "--map", "power=/sat/power")
+    assert done.returncode == 2 and b"write TOPICID=SUBJECT" in done.stderr

@@ -50,7 +50,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     (API, FOUNDATION | PURE | SHELL),
     ({"store"}, FOUNDATION),
     ({"recorder"}, FOUNDATION | API | {"store", "protocol", "runtime"}),
-    ({"gateway"}, FOUNDATION | API | {"protocol", "runtime"}),
+    ({"gateway"}, FOUNDATION | API | {"protocol", "runtime", "wire"}),
     ({"pipeline"}, FOUNDATION | API | {"store", "recorder", "simulation", "protocol"}),
     ({"pyspark_hubbub"}, {"pipeline"}),
     ({"report"}, FOUNDATION | {"store", "pipeline"}),

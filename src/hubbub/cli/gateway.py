@@ -1,6 +1,7 @@
 """`hubbub gateway`: join networks into one bus, until it is stopped."""
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +9,10 @@ from typing import Annotated
 import typer
 
 import hubbub
-from hubbub.cli.options import Interface, Log
-from hubbub.cli.session import end_on_sigterm, set_up_log
+from hubbub.cli.options import Domain, Interface, Log
+from hubbub.cli.session import end_on_sigterm, open_node, set_up_log
 from hubbub.cli.terminal import note, plural
-from hubbub.gateway import Gateway, Side, read_side
+from hubbub.gateway import Gateway, RodosGateway, Side, read_side
 from hubbub.gateway.config import Config, read_config
 from hubbub.gateway.side import check_sides
 
@@ -84,15 +85,86 @@ def _run(sides: list[Side], name: str) -> None:
             node.on_event(_tell)
         note(f"{name} joins {', '.join(side.name for side in sides)}")
         try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            pass
+            _wait()
         finally:
             for port in joined.statistics().ports:
                 note(f"passed on to {port.name}: {plural(port.messages, 'message')}")
 
 
+def _wait() -> None:
+    """Wait until somebody ends this."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(3600)
+
+
 def _tell(event: hubbub.Event) -> None:
     if isinstance(event, hubbub.GapAbandoned | hubbub.SlowConsumer):
         note(str(event))
+
+
+@app.command("rodos")
+def rodos(
+    udp: Annotated[
+        str, typer.Option("--udp", metavar="[ADDRESS:]PORT", help="Where RODOS nodes are heard.")
+    ],
+    topics: Annotated[
+        list[str], typer.Option("--map", metavar="TOPICID=SUBJECT", help="Which topic is what.")
+    ],
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", metavar="ADDRESS:PORT", help="Send there. By default broadcast."),
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("--node", min=0, max=0x7FFF_FFFF, help="Our number there. By default any."),
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Send longer messages in pieces of 1300 bytes.")
+    ] = False,
+    flood: Annotated[
+        bool, typer.Option("--flood", help="Send all, though nobody has announced topics.")
+    ] = False,
+    byte_order: Annotated[
+        str, typer.Option("--byte-order", help="Of our topic lists: little or big.")
+    ] = "little",
+    domain: Domain = None,
+    interface: Interface = None,
+    log: Log = None,
+) -> None:
+    """Join a network of RODOS nodes: topics there are subjects here, both ways.
+
+    Announces what the bus wants by TOPIC_LIST, and sends what RODOS nodes announced. Messages of
+    more than 1300 bytes are dropped and counted, unless --split.
+    """
+    at = _read_address(udp, "--udp")
+    targets = [_read_address(one, "--to") for one in to or ()]
+    with open_node(domain, interface, log) as node, RodosGateway(
+        node, _read_map(topics), at, targets, number=number, split=split, flood=flood,
+        byte_order=byte_order,
+    ) as joined:  # fmt: skip
+        note(f"RODOS node {joined.statistics().number} at {':'.join(map(str, joined.address))}")
+        _wait()
+        done = joined.statistics()
+    note(f"{plural(done.received, 'message')} from RODOS, {plural(done.sent, 'datagram')} to it")
+    if done.too_long:
+        note(f"{plural(done.too_long, 'message')} too long for RODOS: send less, or use --split")
+
+
+def _read_address(text: str, option: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 <= int(port) <= 65_535:
+        raise typer.BadParameter(f"{option} {text}: give PORT or ADDRESS:PORT")
+    return host, int(port)
+
+
+def _read_map(texts: list[str]) -> dict[int, str]:
+    topics: dict[int, str] = {}
+    for text in texts:
+        number, is_given, subject = text.partition("=")
+        if not is_given or not number.isdecimal():
+            raise typer.BadParameter(f"--map {text}: write TOPICID=SUBJECT, such as 1001=/sat/temp")
+        if int(number) in topics:
+            raise typer.BadParameter(f"--map: topic {number} is there twice")
+        topics[int(number)] = subject
+    return topics

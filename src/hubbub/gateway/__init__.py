@@ -1,10 +1,11 @@
 """Gateways: nodes on several networks that pass on what is wanted beyond.
 
 What they decide is in `protocol/gateway`; here are their nodes, their options and their counters.
-They need the node and its channels, and open no socket themselves.
+They need the node and its channels; only the one to RODOS opens a socket of its own.
 """
 
 from hubbub.gateway.gateway import Gateway
+from hubbub.gateway.rodos import RodosGateway, RodosStatistics
 from hubbub.gateway.side import Side, open_side, read_side
 from hubbub.gateway.statistics import GatewayStatistics, PassedTopic, PortStatistics
 
@@ -13,6 +14,8 @@ __all__ = [
     "GatewayStatistics",
     "PassedTopic",
     "PortStatistics",
+    "RodosGateway",
+    "RodosStatistics",
     "Side",
     "open_side",
     "read_side",

@@ -1,0 +1,196 @@
+"""A gateway between the bus and a network of RODOS nodes, over UDP.
+
+It stands on the public API alone. A thread reads the socket; messages of the bus come by callbacks.
+What RODOS nodes want is subscribed to while they do, and what the bus wants is announced to them.
+"""
+
+import select
+import socket
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import monotonic_ns, time_ns
+from typing import Final
+
+from hubbub.closing import Closing
+from hubbub.errors import ConfigurationError, HubbubError, LinkError
+from hubbub.message import Message
+from hubbub.node import Node
+from hubbub.protocol.gateway.rodos import RodosPort
+from hubbub.runtime.logs import logger_of
+from hubbub.subjects import check_subject
+from hubbub.subscription import Subscription
+from hubbub.wire.rodos import DATA_BYTES_MAX, LIST_TOPIC, LISTED_MAX
+
+_log = logger_of("connection")
+_LOOK_MS: Final = 50.0
+_DATAGRAM_BYTES: Final = 65_535
+BROADCAST: Final = "255.255.255.255"
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RodosStatistics:
+    """What a gateway to RODOS did; `nodes` are theirs, by index: the topics each wants."""
+
+    number: int
+    index: int
+    nodes: dict[int, tuple[int, ...]]
+    wanted: tuple[int, ...]
+    sent: int
+    received: int
+    too_long: int
+    errors: int
+    drops: dict[str, int]
+
+
+class RodosGateway(Closing):
+    """Publish what RODOS nodes send, and send them what they want.
+
+        with hubbub.open("rodos") as node:
+            topics = {1001: "/sat/attitude"}
+            with RodosGateway(node, topics, ("", 50000), [("10.0.0.255", 50000)]): ...
+
+    A message of more than 1300 bytes is dropped and counted, or with `split` sent in pieces.
+    """
+
+    def __init__(
+        self, node: Node, topics: dict[int, str], at: Address, to: Iterable[Address] = (), *,
+        number: int | None = None, split: bool = False, flood: bool = False,
+        byte_order: str = "little",
+    ) -> None:  # fmt: skip
+        self._subjects = _check_topics(topics)
+        if byte_order not in ("little", "big"):
+            raise ConfigurationError(f"byte_order={byte_order!r} is neither little nor big")
+        self._node = node
+        self._is_splitting = split
+        self._socket = _open_socket(at)
+        self._to = tuple(to) or ((BROADCAST, self.address[1]),)
+        number = int.from_bytes(node.id[:4], "big") >> 1 if number is None else number
+        self._port = RodosPort(number, topics, is_flooding=flood, order=byte_order)
+        self._lock = threading.Lock()
+        self._sent = self._received = self._too_long = self._errors = 0
+        self._publishers = {
+            topic: node.publisher(subject) for topic, subject in self._subjects.items()
+        }
+        self._subscriptions: dict[int, Subscription] = {}
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="hubbub-rodos", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> Address:
+        """Return where it listens."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while not self._is_closed:
+            try:
+                if poll.poll(_LOOK_MS):
+                    self._read(self._socket.recv(_DATAGRAM_BYTES))
+                self._look(monotonic_ns())
+            except (OSError, HubbubError) as error:
+                if self._is_closed or self._node.is_closed:
+                    return
+                _log.warning("RODOS: %s", error)
+
+    def _read(self, datagram: bytes) -> None:
+        with self._lock:
+            taken = self._port.take(monotonic_ns(), datagram)
+        if taken is not None:
+            topic, payload = taken
+            self._received += 1
+            self._publishers[topic].publish(payload)
+
+    def _look(self, now: int) -> None:
+        """Follow what is wanted on either side; announce ourselves when that changed, or is due."""
+        wanted = {topic for topic, one in self._publishers.items() if one.receivers}
+        with self._lock:
+            port = self._port
+            port.expire(now)
+            is_due = now >= port.list_ns or wanted != port.wanted
+            listed = port.announce(now, time_ns(), wanted) if is_due else b""
+            theirs = {topic for topic in self._subjects if port.is_wanted(topic)}
+        if listed:
+            self._send([listed])
+        for topic in theirs - self._subscriptions.keys():
+            self._subscriptions[topic] = self._node.subscribe(
+                self._subjects[topic], self._pass_on, context=topic, no_local=True
+            )
+        for topic in self._subscriptions.keys() - theirs:
+            self._subscriptions.pop(topic).close()
+
+    def _pass_on(self, message: Message) -> None:
+        """Send a message of the bus."""
+        if len(message.payload) > DATA_BYTES_MAX and not self._is_splitting:
+            self._too_long += 1
+            if self._too_long == 1:
+                _log.warning(
+                    "%s: %d bytes are more than the %d of a RODOS message; it is dropped, and"
+                    " further ones are counted: send less, or split",
+                    message.subject, len(message.payload), DATA_BYTES_MAX,
+                )  # fmt: skip
+            return
+        with self._lock:
+            datagrams = self._port.make(message.context, message.payload, message.published_ns)
+        self._send(datagrams)
+
+    def _send(self, datagrams: list[bytes]) -> None:
+        for datagram in datagrams:
+            for address in self._to:
+                try:
+                    self._socket.sendto(datagram, address)
+                except OSError:  # A network that is down for a while is no reason to end.
+                    self._errors += 1
+            self._sent += 1
+
+    def statistics(self) -> RodosStatistics:
+        """Return what was passed on either way, and why not."""
+        with self._lock:
+            port = self._port
+            return RodosStatistics(
+                port.number, port.index,
+                {index: tuple(sorted(node.topics)) for index, node in sorted(port.nodes.items())},
+                tuple(sorted(port.wanted)), self._sent, self._received, self._too_long,
+                self._errors,                 dict(port.drops),
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Leave the RODOS network; the node stays open."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._thread.join()
+        for one in (*self._subscriptions.values(), *self._publishers.values()):
+            one.close()
+        self._socket.close()
+
+
+def _check_topics(topics: dict[int, str]) -> dict[int, str]:
+    if not 0 < len(topics) <= LISTED_MAX:
+        raise ConfigurationError(f"give 1 to {LISTED_MAX} topics, not {len(topics)}")
+    for topic, subject in topics.items():
+        if not 0 <= topic <= 0xFFFF_FFFF or topic == LIST_TOPIC:
+            raise ConfigurationError(
+                f"topic {topic} must be from 0 to 4294967295, and not {LIST_TOPIC}: topic lists"
+            )
+        check_subject(subject)
+    if len(set(topics.values())) < len(topics):
+        raise ConfigurationError("two topics have the same subject")
+    return dict(topics)
+
+
+def _open_socket(at: Address) -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    try:
+        opened.bind(at)
+    except OSError as error:
+        opened.close()
+        raise LinkError(f"cannot listen for RODOS at {at[0]}:{at[1]}: {error.strerror}") from error
+    return opened
