@@ -67,11 +67,11 @@ STATUS_NAMES: Final = (
     "taken", "passed", "unavailable", "refused", "stale", "unknown", "full", "looped",
 )  # fmt: skip
 
-_ENVELOPE: Final = Struct("!IHB12sQQIIQH")
+ENVELOPE: Final = Struct("!IHB12sQQIIQH")
 _ANSWER: Final = Struct("!IBIQ12s")
 _HOP: Final = Struct("!I")
 _COUNT: Final = Struct("!H")
-ENVELOPE_BYTES: Final = _ENVELOPE.size
+ENVELOPE_BYTES: Final = ENVELOPE.size
 ANSWER_BYTES: Final = _ANSWER.size
 _V1_HEAD_BYTES: Final = 1 + KEY_BYTES
 
@@ -211,14 +211,14 @@ def encode_request(request: Request) -> bytes:
     """Make the body of a SERVICE frame."""
     *head, message, extra = request
     tail = b"" if extra is NOTHING else _encoder.encode(extra)
-    return _ENVELOPE.pack(*head, len(tail)) + encode_message(message) + tail
+    return ENVELOPE.pack(*head, len(tail)) + encode_message(message) + tail
 
 
 def decode_request(body: bytes) -> Request | None:
     """Decode the body of a SERVICE frame."""
     if len(body) < ENVELOPE_BYTES:
         return None
-    *head, extra_bytes = _ENVELOPE.unpack_from(body)
+    *head, extra_bytes = ENVELOPE.unpack_from(body)
     end = len(body) - extra_bytes
     message = decode_message(body[ENVELOPE_BYTES:end], is_bare=False)
     if end < ENVELOPE_BYTES or message is None or head[7] > SERVICE_LEASE_MS_MAX:

@@ -69,7 +69,7 @@ def test_flags_and_streams_are_the_constants(title: str) -> None:
         ("tail", control._TAIL),
         ("LOST", control._LOST),
         ("RESPONSE", timed._RESPONSE),
-        ("SERVICE", services._ENVELOPE),
+        ("SERVICE", services.ENVELOPE),
         ("ANSWER", services._ANSWER),
         ("CLOCK", timed._CLOCK),
     ],

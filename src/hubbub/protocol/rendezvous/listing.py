@@ -10,7 +10,7 @@ from zlib import crc32
 
 from hubbub.limits import SERVICE_LEASE, SUBSCRIBERS_MAX
 from hubbub.protocol.rendezvous.seat import NEVER, Place
-from hubbub.wire.services import ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
+from hubbub.wire.services import BARE, ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
 
 
 class Line:
@@ -38,7 +38,8 @@ class Listing:
 
     def __init__(self) -> None:
         self.lines: dict[bytes, Line] = {}
-        self.count = 0  # Of those who subscribe.
+        self.count = 0  # Of those who subscribe,
+        self.bare = 0  # and of those among them who speak the first version.
         self.changed: set[bytes] = set()  # Whose lines copies do not know yet.
         self.expires_ns = NEVER
 
@@ -136,6 +137,11 @@ class Listing:
     def _enter(self, line: Line) -> None:
         before = self.lines.get(line.node)
         self.count += line.is_in - (before is not None and before.is_in)
+        self.bare += _is_bare(line) - _is_bare(before)
         self.lines[line.node] = line
         self.changed.add(line.node)
         self.expires_ns = min(self.expires_ns, line.expires_ns)
+
+
+def _is_bare(line: Line | None) -> bool:
+    return line is not None and line.is_in and bool(line.flags & BARE)

@@ -88,7 +88,7 @@ class Manager:
         self.own: Own  # Set by who joins the two.
         self.hand_overs = HandOvers(post, self._begun, self._manager_changed)
         self.copies = Copies(post, self.hand_overs)
-        self.spread = Spread(post, self._forgotten)
+        self.spread = Spread(post, self.forgotten)
         self.due_ns = NEVER
         self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
 
@@ -410,7 +410,7 @@ class Manager:
             service = self.services[key] = Service(key)
         return service
 
-    def _forgotten(self, now: int, key: bytes, node: bytes, stamp: int) -> None:
+    def forgotten(self, now: int, key: bytes, node: bytes, stamp: int) -> None:
         """Hear that a subscriber knows nothing of it: it was started anew, or has left."""
         service = self.services.get(key)
         line = None if service is None else service.listing.find(node)

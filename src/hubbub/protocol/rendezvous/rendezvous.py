@@ -25,6 +25,7 @@ from hubbub.limits import (
 )
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
+from hubbub.protocol.rendezvous.express import Express
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
@@ -53,6 +54,7 @@ from hubbub.wire.services import (
     CHANGE_SERVICE_MANAGER,
     INFO,
     LEAVING,
+    NODE_BYTES,
     PASSED,
     PROMPT,
     PUBLISH,
@@ -128,6 +130,7 @@ class Rendezvous:
         self.publishing = Publishing(asking, patience_ns, options.batch_bytes)
         self.client = Client(asking, self.publishing)
         self.manager.own = self.client
+        self.express = Express(self.manager)
         self.is_closed = False
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
         self._inquiry = 0
@@ -306,9 +309,21 @@ class Rendezvous:
             drops["checksum"] += 1
         elif self.is_closed:
             drops["closed"] += 1
+        elif header.kind == SERVICE and self._take_express(now, header.key, data, place):
+            return  # Nobody came or went.
         elif not self._take(now, header.kind, header.key, data[HEADER_BYTES:], place):
             drops["malformed"] += 1
         self._follow(now)
+
+    def _take_express(self, now: int, key: bytes, data: bytes, place: Place) -> bool:
+        """Take a plain message the short way; False: it must go the long one."""
+        node = key[:NODE_BYTES]
+        if node not in self.view.members:
+            return False
+        taken = self.express.take(now, node, data)
+        if taken is not None:
+            self._answer_publish(now, place, *taken)
+        return taken is not None
 
     def _take(self, now: int, kind: int, key: bytes, body: bytes, place: Place) -> bool:
         node, life = split_key(key)
@@ -362,7 +377,8 @@ class Rendezvous:
             self._follow(now)
         type, key = request.message.type, request.message.key
         if type == INFO:
-            self._acknowledge(now, place, request, self._take_info(now, request))
+            answer = self._take_info(now, request)
+            self._acknowledge(now, place, answer, len(request.message.rest))
             return
         if type == CHANGE_SERVICE_MANAGER:
             manager, _ = split_ids(request.message.rest)
@@ -378,18 +394,20 @@ class Rendezvous:
                 request = request._replace(extra=known)
             answer = self.manager.take(now, request)
             if type == PUBLISH and answer.status == TAKEN:
-                self._answer_publish(now, place, request, answer)
+                self._answer_publish(now, place, answer, request.flags, len(request.message.rest))
                 return
         self._answer(place, answer)
 
-    def _answer_publish(self, now: int, place: Place, request: Request, answer: Answer) -> None:
+    def _answer_publish(
+        self, now: int, place: Place, answer: Answer, flags: int, size_bytes: int
+    ) -> None:
         """Tell that a message was taken: soon, or when those who are to have it have caught up."""
         if self.hops.is_crowded(now):
             self._late.append((place, answer))
-        elif request.flags & PROMPT:
+        elif flags & PROMPT:
             self._answer(place, answer)
         else:
-            self._acknowledge(now, place, request, answer)
+            self._acknowledge(now, place, answer, size_bytes)
             if len(self._acks[place]) >= PUBLISHES_PER_ANSWER:
                 self._answers.setdefault(place, []).extend(self._acks.pop(place))
 
@@ -426,11 +444,11 @@ class Rendezvous:
             manager.take_list_taken(now, node, notice)
         return status
 
-    def _acknowledge(self, now: int, place: Place, request: Request, answer: Answer) -> None:
+    def _acknowledge(self, now: int, place: Place, answer: Answer, size_bytes: int) -> None:
         """Acknowledge a message, soon: many at once cost who sent them as little as one."""
         self._acks.setdefault(place, []).append(answer)
         self._acks_count += 1
-        self._acks_bytes += len(request.message.rest)
+        self._acks_bytes += size_bytes
         self._acks_ns = min(self._acks_ns, now + ACK_DELAY)
 
     def _answer(self, place: Place, answer: Answer) -> None:
