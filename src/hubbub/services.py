@@ -126,6 +126,8 @@ class FoundService:
     epoch: int
     messages: int
     subscribers: int
+    role: str
+    """What this node is to it: guest, managing, copy, subscribed, or several of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +203,12 @@ class Services:
         self.driver.wait(lambda: asked <= machine.inventories.keys(), timeout)
         with self.driver.lock:
             found = [
-                _describe(one, node, machine.view.place_of(node))
+                _describe(one, node, machine.view.place_of(node), machine.roles_in(one.key))
                 for node, some in machine.inventories.items()
                 for one in some.values()
             ]
             found += [
-                _describe(one, self._node.id, self.driver.link.place)
+                _describe(one, self._node.id, self.driver.link.place, machine.roles_in(one.key))
                 for one in machine.list_managed()
             ]
         return tuple(sorted(found, key=lambda one: (one.name, one.key)))
@@ -328,11 +330,12 @@ class Services:
             )  # fmt: skip
 
 
-def _describe(one: Managed, node: bytes, place: Place | None) -> FoundService:
+def _describe(one: Managed, node: bytes, place: Place | None, roles: list[str]) -> FoundService:
     address = "" if place is None else address_text(place)
     return FoundService(
-        one.name, one.key.hex(), node.hex(), address, one.epoch, one.messages, one.subscribers
-    )
+        one.name, one.key.hex(), node.hex(), address, one.epoch, one.messages, one.subscribers,
+        ", ".join(roles),
+    )  # fmt: skip
 
 
 def _own_member(services: Services) -> RingMember:

@@ -22,6 +22,7 @@ def test_message_is_published_printed_and_the_service_shown(bus: Bus) -> None:
         wait_until(is_published)
         (found,) = json.loads(bus.run("services", "--json").stdout)
         assert (found["name"], found["subscribers"]) == ("hype-news", 1)
+        assert found["role"] == "guest"
         ring = json.loads(bus.run("ring", "hype-news", "--json").stdout)
         assert ring["managers"]["hype-news"] == found["manager"]
         assert sum(node["share"] for node in ring["nodes"]) == pytest.approx(1)

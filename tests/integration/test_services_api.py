@@ -272,3 +272,18 @@ def test_closed_node_refuses_its_services(bus: Bus) -> None:
         service.publish(b"x")
     with pytest.raises(hubbub.ClosedError):
         node.service(NAME)
+
+
+def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
+    nodes = bus.open_many(2)
+    nodes[0].service(NAME).subscribe()
+    assert nodes[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+
+    def roles() -> list[set[str]]:
+        found = [node.services.find() for node in nodes]
+        return [set(one[0].role.split(", ")) if one else set() for one in found]
+
+    wait_until(lambda: "subscribed" in roles()[0])
+    wait_until(lambda: sorted(one - {"subscribed"} for one in roles()) != [set(), set()])
+    managing = [place for place, one in enumerate(roles()) if "managing" in one]
+    assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]

@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("epoch"),
     Column("messages"),
     Column("subscribers"),
+    Column("my role", is_number=False),
 )
 _RING_COLUMNS = (
     Column("node", is_number=False),
@@ -48,7 +49,10 @@ def services(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show all services: key, manager, epoch, messages, subscribers. Exits with 1 without any."""
+    """Show all services: key, manager, epoch, messages, subscribers, and what we are to them.
+
+    Exits with 1 without any.
+    """
     with open_node(domain, interface, log, peers, services=_GUEST) as node:
         code = write_until_the_end(
             lambda: look_again(wait, watch, lambda screen: _show(node, screen, as_json))
@@ -64,7 +68,7 @@ def _show(node: hubbub.Node, screen: Screen, as_json: bool) -> bool:
         rows = [
             (
                 one.name or "?", one.key[:_ID_LETTERS], one.manager[:_ID_LETTERS], one.address,
-                str(one.epoch), f"{one.messages:,}", f"{one.subscribers:,}",
+                str(one.epoch), f"{one.messages:,}", f"{one.subscribers:,}", one.role,
             )
             for one in found
         ]  # fmt: skip

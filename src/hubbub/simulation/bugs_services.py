@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import msgspec
+
 from hubbub.protocol.rendezvous.client import Client
 from hubbub.protocol.rendezvous.copies import Copies
+from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Line, Listing
 from hubbub.protocol.rendezvous.manager import Manager
@@ -111,6 +114,18 @@ def any_change_believed(sound: Method) -> Method:
             one.manager, one.epoch = manager, epoch - epoch % 3
 
     return changed
+
+
+@bug(HandOvers, "take", "services_join")
+def list_handed_over_in_part(sound: Method) -> Method:
+    """Take half of a list for all of it: the rest is back with its next renewal, and has missed."""
+
+    def take(self: HandOvers, now: int, sender: bytes, request: Request, service: Service) -> None:
+        some = request.extra.entries[::2]
+        extra = msgspec.structs.replace(request.extra, entries=some)
+        sound(self, now, sender, request._replace(extra=extra), service)
+
+    return take
 
 
 @bug(Copies, "update", "services_managers_crash")

@@ -32,6 +32,7 @@ from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.profile import FAST, Profile
 from hubbub.protocol.rendezvous.publishing import Lane, Publishing
+from hubbub.protocol.rendezvous.roles import Role
 from hubbub.protocol.rendezvous.seat import NEVER, Place, Policy, Seat, allow_everything
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
 from hubbub.protocol.rendezvous.view import News, View
@@ -267,6 +268,14 @@ class Rendezvous:
             for one in served
             if not one.is_empty
         ]
+
+    def roles_in(self, key: bytes) -> list[str]:
+        """Return what this node is to a service."""
+        service = self.manager.services.get(key)
+        roles = ["guest"] if self.seat.is_guest else []
+        if service is not None and service.role is not Role.ABSENT:
+            roles.append(service.role.value)
+        return roles + ["subscribed"] * (key in self.client.subscribed)
 
     def _send_inventory(self, place: Place, number: int) -> None:
         services = self.list_managed()

@@ -154,7 +154,7 @@ def services_managers_crash(stage: Stage) -> None:
     detection_ns = town.options.profile.detection_ns
     world.run_for(10 * SECOND + detection_ns + IN_FLIGHT_NS)
     for name in names:
-        town.check_complete(sent[name][44:], readers[name])
+        town.check_complete(sent[name], readers[name])
         for node in readers[name]:
             _check_blackout(town, node, name, killed_ns, detection_ns)
     town.settle(names)
