@@ -5,7 +5,6 @@ once, in the caller's thread; a busy one when a burst is full, or by the I/O thr
 back time is over. 0.3 us a message on a busy stream.
 """
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
@@ -220,6 +219,8 @@ class Publisher(Closing):
 
     async def publish_async(self, payload: Any) -> int:
         """Publish without blocking the event loop: wait for room as a coroutine."""
+        import asyncio  # Here, because it costs 30 ms, and who gets here has it.
+
         driver, framer = self._driver, self._framer
         if len(self._cells) >= framer.backlog_cells or framer.large_bytes > framer.backlog_bytes:
             driver.publishing_paused()
@@ -246,6 +247,8 @@ class Publisher(Closing):
         return self._count_acknowledged(receipt)
 
     async def _wait_for_slow_async(self) -> None:
+        import asyncio
+
         driver = self._driver
         driver.publishing_paused()
         driver.loop.need()

@@ -4,7 +4,6 @@ The node feeds runs of messages with `deliver`; the application iterates, calls 
 or gave a callback. A slow reader is the business of its own overflow policy and hurts nobody else.
 """
 
-import asyncio
 import inspect
 import logging
 import threading
@@ -283,6 +282,8 @@ class Subscription(Closing):
         """Await the next message; cancelling loses none. `ClosedError` once closed and empty."""
         if self._async_streak >= ASYNC_TURN_MESSAGES:
             # A full queue never makes this coroutine wait, and others of its loop want to run, too.
+            import asyncio  # Here, because it costs 30 ms, and who gets here has it.
+
             self._async_streak = 0
             await asyncio.sleep(0)
         while (message := self._take_or_refuse()) is None:

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,6 +77,8 @@ def _write(figures: "Figures", output: Path | None, format_: Format, as_json: bo
             return _save(output, text)
         print(text, end="", flush=True)
         return 0
+    from importlib.metadata import version  # 20 ms that other commands need not wait.
+
     from hubbub.report.page import write_page
 
     made = f"Made on {datetime.now(UTC):%Y-%m-%d at %H:%M} by hubbub {version('hubbub')}."

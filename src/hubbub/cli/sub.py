@@ -1,10 +1,10 @@
 """`hubbub sub`: print what is published, for people, for programs, or as it is."""
 
 import sys
-from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
+from msgspec import structs
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
@@ -69,7 +69,7 @@ def _tell(event: hubbub.Event, is_everything_wanted: bool, as_json: bool) -> Non
 
 
 def _event_fields(event: hubbub.Event) -> dict[str, Any]:
-    return {field.name: _plain(getattr(event, field.name)) for field in fields(event)}
+    return {name: _plain(value) for name, value in structs.asdict(event).items()}
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,6 @@
 """Rows of the tables beside messages: from events, peers and counters to plain values."""
 
 from collections.abc import Iterator
-from dataclasses import fields
 from os import getpid
 from socket import gethostname
 from typing import Any
@@ -23,7 +22,7 @@ LOST = "RecorderLost"
 
 def event_rows(event: Event, time_ns: int) -> Iterator[Values]:
     """Describe an event: one row, or one for each range of messages that it tells of."""
-    told = {field.name: getattr(event, field.name) for field in fields(event)}
+    told = msgspec.structs.asdict(event)
     detail = _to_json(told)
     kind = type(event).__name__
     about = next((value for value in told.values() if isinstance(value, Source)), None)

@@ -10,10 +10,13 @@ Why not `threading.Condition`: its own lock is taken again after the wake-up, wh
 each hand-over between two threads of one core (27 us against 22 us).
 """
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 Wake = Callable[[], object]
 
@@ -41,6 +44,8 @@ class Waiters:
 
     async def wait_async(self, is_ready: Callable[[], bool]) -> None:
         """Sleep in this coroutine until woken, unless it is ready once we are registered."""
+        import asyncio  # Here, because it costs 30 ms, and who gets here has it.
+
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -89,7 +94,7 @@ class Waiters:
             self.wake_one()
 
 
-def _finish(future: asyncio.Future[None]) -> None:
+def _finish(future: "asyncio.Future[None]") -> None:
     """End a coroutine's wait, unless it was cancelled."""
     if not future.done():
         future.set_result(None)
