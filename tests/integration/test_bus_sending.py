@@ -45,6 +45,20 @@ def test_rate_limit_holds_for_everything_that_is_sent_repairs_included() -> None
     assert 0.9 * limit_bits < max(rates) < 1.1 * limit_bits, rates
 
 
+def test_channel_that_waits_for_its_rate_sleeps_meanwhile() -> None:
+    place = fresh_place()
+    with place.open("p", rate_limit_bits=1_000_000) as sender, place.open("s") as receiver:
+        subscription = receiver.subscribe("/x", queue=1000)
+        publisher = sender.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        before = sender.statistics().loop.polls
+        for _ in range(100):
+            publisher.publish(bytes(1000))
+        take(subscription, 100)
+        # It took 30,000 when it looked again and again whether it may send.
+        assert sender.statistics().loop.polls - before < 3000
+
+
 def measure_rate(limit_bits: int) -> float:
     """Publish more than the limit allows to a receiver that loses a tenth; return bits a second."""
     place = fresh_place()

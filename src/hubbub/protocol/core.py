@@ -157,11 +157,11 @@ class Core:
             return self.endpoint.control.popleft()
         if self.timed.out:
             return self.timed.out.popleft()
-        burst = self.outgoing.next_burst(now, is_fresh=is_fresh)
-        if burst is not None:
-            tail_ns = self.outgoing.reliable.tail_ns
-            if tail_ns is not None and tail_ns < self.due_ns:
-                self.due_ns = tail_ns
+        outgoing = self.outgoing
+        burst = outgoing.next_burst(now, is_fresh=is_fresh)
+        due_ns = outgoing.retry_ns(now) if burst is None else outgoing.reliable.tail_ns
+        if due_ns is not None and due_ns < self.due_ns:
+            self.due_ns = due_ns
         return burst
 
     def single(

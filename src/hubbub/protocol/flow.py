@@ -123,6 +123,11 @@ class Flow:
         if self.blocked_since_ns is None:
             self.blocked_since_ns = now
 
+    @property
+    def is_blocked(self) -> bool:
+        """Tell whether that was noted."""
+        return self.blocked_since_ns is not None
+
     def unblocked(self) -> None:
         """Note that the stream moves."""
         self.blocked_since_ns = None

@@ -52,6 +52,7 @@ class Outgoing:
         self._unserved = 0
         self._behind: frozenset[bytes] = frozenset()  # Who was reported to be left behind.
         self.bucket = TokenBucket(settings.rate_limit_bits) if settings.rate_limit_bits else None
+        self.allowed_ns = 0  # The rate limit lets nothing go before.
         if self.bucket is not None:
             # A burst is sent whole, and 64 KB of it are half a second of a megabit.
             burst_bytes_max = min(burst_bytes_max, int(self.bucket.burst_bytes))
@@ -153,7 +154,8 @@ class Outgoing:
 
     def next_burst(self, now: int, *, is_fresh: bool = True) -> Burst | None:
         """Make the next burst of data or repairs that the rate limit allows."""
-        if self.bucket is not None and self.bucket.ready_ns(now) is not None:
+        if self.bucket is not None and (ready_ns := self.bucket.ready_ns(now)) is not None:
+            self.allowed_ns = ready_ns
             return None
         received_ns = self.endpoint.received_ns
         burst = self.reliable.next_burst(now, received_ns, is_fresh=is_fresh)
@@ -170,6 +172,10 @@ class Outgoing:
         if burst is not None and self.bucket is not None:
             self.bucket.take(now, sum(map(len, burst.buffers)))
         return burst
+
+    def retry_ns(self, now: int) -> int | None:
+        """Return when to look again after nothing could go: the rate, or patience, is over."""
+        return self.allowed_ns if now < self.allowed_ns else self.flow.slow_deadline()
 
     def take_status(self, now: int, peer: Peer, status: Status, *, is_refusal: bool) -> None:
         """Take in how far a receiver is."""

@@ -122,6 +122,10 @@ class Sender:
         # With nothing under way one frame may always go, however small the window is.
         return not flow.is_acknowledged(self.next_sequence)
 
+    def is_waiting(self) -> bool:
+        """Tell whether the window forbids a new frame, and since when was noted: nothing to do."""
+        return self.flow is not None and self.flow.is_blocked and self.is_blocked()
+
     def hold_deadline(self) -> int | None:
         """Return when a held-back frame must go; None while it may not, lest a timer spin."""
         hold = self.framer.deadline()

@@ -460,9 +460,12 @@ class Driver:
         """Tell whether something can be sent now; read without the lock, so only a hint."""
         if self._stuck is not None or self.closed_reason is not None:
             return False
+        now = time.monotonic_ns()
+        if now < self.core.outgoing.allowed_ns:
+            return False
         for sender in self._senders:
             framer = sender.framer
-            if (framer.cells or framer.large) and _is_ready(sender):
+            if (framer.cells or framer.large) and _is_ready(sender, now):
                 return True
         return False
 
@@ -473,10 +476,10 @@ class Driver:
             self.loop.wake()
 
 
-def _is_ready(sender: Sender) -> bool:
-    if sender.is_held or not sender.framer.is_ready(time.monotonic_ns()):
+def _is_ready(sender: Sender, now: int) -> bool:
+    if sender.is_held or not sender.framer.is_ready(now):
         return False
-    return not sender.is_blocked()
+    return not sender.is_waiting()
 
 
 def _wall_offset_ns() -> int:

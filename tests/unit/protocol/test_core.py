@@ -358,3 +358,20 @@ def test_held_back_frame_that_may_not_go_sets_no_timer_that_spins(obstacle: str)
         lan.pump(publisher)
         wakes += 1
         assert wakes < 200
+
+
+def test_window_that_closes_while_nothing_waits_is_noted_with_the_next_message() -> None:
+    lan = Lan(1, cache_bytes=70_000, slow_ms=100)
+    publisher = lan.nodes[0]
+    lan.open(1)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    lan.lose = lambda datagram, _: datagram.kind == STATUS
+    core, sender = publisher.core, publisher.core.outgoing.reliable
+    while not sender.is_blocked():
+        lan.publish(publisher, topic, bytes(1000))
+    assert not sender.framer.cells and not sender.is_waiting()
+    core.due_ns = lan.now + SECOND
+    sender.framer.add(topic, b"next", 0)
+    assert core.next_burst(lan.now) is None
+    assert sender.is_waiting() and core.due_ns == lan.now + 100 * MS
