@@ -19,7 +19,13 @@ from hubbub.node import Node
 from hubbub.opening import open as open_node
 from hubbub.producer import Producer
 from hubbub.protocol.timetrigger.passing import Letter
-from hubbub.wire.timed import COMPONENT_PORT, GATEWAY_PORT, INTERNAL_PORT, NODE_BYTES
+from hubbub.wire.timed import (
+    COMPONENT_PORT,
+    GATEWAY_PORT,
+    INTERNAL_PORT,
+    NODE_BYTES,
+    is_component_port,
+)
 
 __all__ = ["DirectMessage", "GatewayStatistics", "Vehicle", "VehicleAddress"]
 
@@ -186,7 +192,7 @@ class Mail:
 
 
 def _check_port(port: Any) -> None:
-    if not isinstance(port, int) or not COMPONENT_PORT <= port <= PORTS_MAX:
+    if not is_component_port(port):
         raise ConfigurationError(
             f"port={port!r}: components have {COMPONENT_PORT} to {PORTS_MAX};"
             " 0 is the gateway, 1 what it passes on"

@@ -10,7 +10,7 @@ from hubbub.protocol.timetrigger.plan import Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay, Route
 from hubbub.protocol.timetrigger.sieve import Sieve
-from hubbub.protocol.timetrigger.slots import EARLY, TAKEN, Stream
+from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
 from hubbub.wire.timed import Interest, Response
@@ -168,3 +168,21 @@ def boundary_of_the_longest_period_only(sound: Method) -> Method:
 def tick_lost_while_another_is_sampled(sound: Method) -> Method:
     """Pass over what is due while the application works."""
     return lambda self: None
+
+
+@bug(Stream, "_take_late", "timed_delay")
+def delay_learnt_of_taken_samples_only(sound: Method) -> Method:
+    """Judge slots by how long the way was when a sample was taken last."""
+    return lambda self, now, response: LATE
+
+
+@bug(Interests, "ports_of", "timed_newcomer")
+def second_consumer_of_a_node_waits(sound: Method) -> Method:
+    """Take every consumer for known whose node has asked before."""
+    return lambda self, interest: {wanted.port for wanted in interest.wants}
+
+
+@bug(Demand, "_named", "timed_crowd")
+def only_the_shortest_periods_told(sound: Method) -> Method:
+    """Name those who want samples most often, whatever the others want."""
+    return lambda self, count: sorted(self.consumers, key=lambda one: one.period_us)[:count]

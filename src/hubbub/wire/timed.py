@@ -60,6 +60,12 @@ ORIGIN_BYTES: Final = NODE_BYTES + 2
 ROUTE_BYTES: Final = TYPE_OFFSET + 4  # Origin, destination and type.
 
 
+def is_component_port(port: Any) -> bool:
+    """Tell whether a component can have this port."""
+    is_number = isinstance(port, int) and not isinstance(port, bool)
+    return is_number and COMPONENT_PORT <= port <= PORTS_MAX
+
+
 def make_origin(node: bytes, port: int) -> bytes:
     """Join a node id and a port to what tables of components are keyed by."""
     return node + port.to_bytes(2, "big")

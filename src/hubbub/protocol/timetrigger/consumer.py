@@ -24,7 +24,7 @@ class Consumer:
         self.scope = scope
         self.is_open = True
         self.taker: Callable[[Any], None] = lambda sample: None  # Set by the shell.
-        self.granted_us = 0  # More than `period_us`: a producer serves us no faster.
+        self.grants: dict[bytes, int] = {}  # Of producers that serve us no faster, by origin.
         self.period_us = period_us
         self.sieve = Sieve(clock, period_us, mode, age_ns_max)
         # What is ours beside what the sieve counts; less than nothing if it began before us.
@@ -46,6 +46,11 @@ class Consumer:
     def missed(self) -> int:
         """Return how many slots have had none."""
         return self._missed + self.sieve.missed
+
+    @property
+    def granted_us(self) -> int:
+        """Return the longest period at which a producer serves us instead of ours; 0: none does."""
+        return max((us for origin, us in self.grants.items() if origin in self.streams), default=0)
 
     @property
     def counts(self) -> Counter[str]:
@@ -73,6 +78,7 @@ class Consumer:
     def set_period(self, period_us: int) -> None:
         """Want samples at another period from now on."""
         self.period_us = period_us
+        self.grants.clear()
         self.move(self.sieve.split(period_us))
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
 """What the consumers of this node want of one type, told to everybody by one interest.
 
-So the outside sees one interest a vehicle and type, however many consumers are inside. Beyond
-WANTS_MAX, or what a frame holds, those of the longest periods are left out: each slot of theirs
-holds a tick of the shortest.
+So the outside sees one interest a vehicle and type, however many consumers are inside. Of those
+beyond WANTS_MAX, or what a frame holds, only those are left out whose period another one has; if
+there are so many periods, those of the longest: each slot of theirs holds a tick of the shortest.
 """
 
 from random import Random
@@ -73,12 +73,20 @@ class Demand:
         return self._interest(WANTS_MAX)
 
     def _interest(self, count: int) -> Interest:
-        shortest = sorted(self.consumers, key=lambda one: (one.period_us, one.port))[:count]
-        wants = [Wanted(one.port, one.period_us, one.served, one.missed) for one in shortest]
+        wants = [
+            Wanted(one.port, one.period_us, one.served, one.missed) for one in self._named(count)
+        ]
         return Interest(
             self.node, self.port, GATEWAY_PORT, self.type, 1, self.version, self.lease_ms,
             self.mode, self.scope, wants, self.subject,
         )  # fmt: skip
+
+    def _named(self, count: int) -> list[Consumer]:
+        """Choose who is named: one of each period, the newest, and then the others."""
+        newest = {one.period_us: one for one in self.consumers}
+        others = [one for one in self.consumers if newest[one.period_us] is not one]
+        chosen = [*sorted(newest.values(), key=_by_period), *sorted(others, key=_by_period)]
+        return sorted(chosen[:count], key=_by_period)
 
     def encode(self, interest: Interest, bytes_max: int) -> bytes:
         """Make the body of an interest, with as many consumers as fit."""
@@ -88,3 +96,7 @@ class Demand:
             count //= 2
             body = encode_timed(self._interest(count))
         return body
+
+
+def _by_period(consumer: Consumer) -> tuple[int, int]:
+    return consumer.period_us, consumer.port

@@ -43,6 +43,7 @@ from hubbub.wire.timed import (
     decode_clock,
     decode_timed,
     encode_clock,
+    is_component_port,
     make_origin,
     peek_mark,
     peek_type,
@@ -145,16 +146,17 @@ class Gateway:
         if len(self.components) >= COMPONENTS_MAX:
             raise ConfigurationError(f"a node has at most {COMPONENTS_MAX} components")
         if port is not None:
-            if not COMPONENT_PORT <= port <= PORTS_MAX or port in self.components:
+            if not is_component_port(port) or port in self.components:
                 raise ConfigurationError(
                     f"port={port!r}: give a free one from {COMPONENT_PORT} to {PORTS_MAX};"
                     " 0 is the gateway, 1 what it passes on"
                 )
             return port
-        while self._next_port in self.components:
-            self._next_port = max(COMPONENT_PORT, (self._next_port + 1) % PORTS_MAX)
-        self._next_port += 1
-        return self._next_port - 1
+        free = self._next_port
+        while free in self.components or self.post.is_heard(free):
+            free = _port_after(free)
+        self._next_port = _port_after(free)
+        return free
 
     # What arrives.
 
@@ -292,6 +294,11 @@ class Gateway:
 
     def _set_due(self) -> None:
         self.office.due_ns = min(self.office.agenda.due_ns, self.time.due_ns)
+
+
+def _port_after(port: int) -> int:
+    """Return the next port of components: behind the last comes the first again."""
+    return port + 1 if port < PORTS_MAX else COMPONENT_PORT
 
 
 _TAKERS: Final[dict[int, Callable[[Gateway, int, Peer, bytes], bool]]] = {

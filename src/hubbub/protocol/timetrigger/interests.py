@@ -88,6 +88,11 @@ class Interests:
             self._replace(origin, self.leases[origin], None)
         return bool(gone)
 
+    def ports_of(self, interest: Interest) -> set[int]:
+        """Return which consumers an interest has named so far."""
+        lease = self.leases.get(make_origin(interest.node, interest.port))
+        return set() if lease is None else {wanted.port for wanted in lease.wants}
+
     @property
     def observers(self) -> int:
         """Return how many only want a copy of what is sent."""
@@ -130,7 +135,12 @@ def _is_renewed(before: Lease, after: Lease) -> bool:
     """Tell whether a lease is the same as before but for its time and counters."""
     if before.via != after.via or before.mode != after.mode:
         return False
-    return before.periods_us == after.periods_us
+    return _named(before) == _named(after)
+
+
+def _named(lease: Lease) -> list[tuple[int, int]]:
+    """Return who wants samples, and how often."""
+    return [(wanted.port, wanted.period_us) for wanted in lease.wants]
 
 
 def _count(counter: Counter[Any], key: int | bytes, sign: int) -> None:

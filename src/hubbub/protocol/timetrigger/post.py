@@ -23,6 +23,10 @@ class Post:
         """Let nobody hear them any more."""
         self._takers.pop(port, None)
 
+    def is_heard(self, port: int) -> bool:
+        """Tell whether somebody hears the direct messages for a port."""
+        return port in self._takers
+
     def send(self, now: int, port: int, target: bytes, to: int, payload: bytes) -> bool:
         """Send a direct message to a port of a node; False: that node is not here."""
         office = self._office

@@ -109,14 +109,13 @@ class Producer:
             return False
         if not self.is_open or (self.options.schedule == STRICT and _wants_once(interest)):
             return False
-        known = len(self.interests.leases)
+        known = self.interests.ports_of(interest)
         is_changed = self.interests.take(now, interest, via)
         if is_changed:
-            periods = [wanted.period_us for wanted in interest.wants]
-            is_newcomer = len(self.interests.leases) > known and interest.mode != OBSERVE
-            if any(0 < period < self.options.spacing_us for period in periods):
+            if any(0 < one.period_us < self.options.spacing_us for one in interest.wants):
                 self.refused_periods += 1
-            self._replan(now, newcomer=periods if is_newcomer else [])
+            new = [one.period_us for one in interest.wants if one.port not in known]
+            self._replan(now, newcomer=new if interest.mode != OBSERVE else [])
             self._set_due()
         return is_changed
 

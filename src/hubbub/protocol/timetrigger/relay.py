@@ -222,8 +222,7 @@ class Relay:
         granted_us = response.granted_us
         if granted_us > sieve.period_us != 0:
             for member in sieve.members:
-                if member.granted_us != granted_us:
-                    self._office.reports.granted(member, response.origin, granted_us)
+                self._office.reports.granted(member, response.origin, granted_us)
         return True
 
     def _open(self, key: bytes) -> Route | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hubbub.events import DeadlineMissed, InterestRefused, PeriodGranted, TicksSkipped
-from hubbub.limits import MS, TIMED_REPORT, US
+from hubbub.limits import MS, PRODUCERS_HEARD_MAX, TIMED_REPORT, US
 from hubbub.message import Source
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.timetrigger.consumer import Consumer
@@ -40,7 +40,11 @@ class Reports:
 
     def granted(self, consumer: Consumer, origin: bytes, granted_us: int) -> None:
         """Report that a producer serves a consumer at a longer period, once for each."""
-        consumer.granted_us = granted_us
+        if consumer.grants.get(origin) == granted_us:
+            return
+        if len(consumer.grants) >= PRODUCERS_HEARD_MAX:
+            consumer.grants.clear()
+        consumer.grants[origin] = granted_us
         node, port = split_origin(origin)
         self._endpoint.events.append(
             PeriodGranted(

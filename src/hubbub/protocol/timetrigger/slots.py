@@ -76,7 +76,7 @@ class Stream:
         last = self._slot
         if last is not None:
             if slot <= last:
-                return LATE if self._is_judged else EARLY
+                return self._take_late(now, response) if self._is_judged else EARLY
             self.missed += 0 if self._is_out_of_turn else slot - last - 1
         self._slot = slot
         self._is_judged = False
@@ -174,6 +174,17 @@ class Stream:
         """Tell whether the producer was silent for too long."""
         silence_ns = max(CONSUMER_SILENCE, LEASE_PERIODS * self.period_ns)
         return now - self.heard_ns > silence_ns
+
+    def _take_late(self, now: int, response: Response) -> str:
+        """Learn from a sample of a slot that was given up how long the way is by now.
+
+        Whoever judged by the old delay would find every sample late, for ever. What was believed
+        too much is taken back by the next sample that comes sooner.
+        """
+        delay_ns = now - response.tick_ns
+        if self._delay_ns is not None and delay_ns > self._delay_ns:
+            self._delay_ns = delay_ns
+        return LATE
 
     def _take_old(self, response: Response) -> str:
         """Say what a sample is that others have overtaken."""

@@ -73,6 +73,27 @@ def _change_something(stage: Stage, company: Company, keep: User) -> None:
 
 
 @scenario
+def timed_delay(stage: Stage) -> None:
+    """Make the way longer for good, and shorter again: consumers get used to either."""
+    random, world = stage.random, stage.world
+    company = _gather(stage, makers=random.randint(1, 2), users=random.randint(1, 4), host={})
+    longest_ns = max(company.periods_us()) * US
+    for delay_ns in (random.randrange(10 * MS, 900 * MS), 0):
+        stage.faults(delay_ns=delay_ns, jitter_ns=half_a_tick(company) // 4)
+        world.run_for(delay_ns + 3 * longest_ns + SECOND)
+        before = [(len(user.taken), user.consumer.missed) for user in company.users]
+        world.run_for(3 * SECOND)
+        for user, (taken, missed) in zip(company.users, before, strict=True):
+            slots = 3 * SECOND / (user.period_us * US) * len(company.makers)
+            found, lost = len(user.taken) - taken, user.consumer.missed - missed
+            text = f"{found} of {slots:.1f} samples, {delay_ns / MS} ms late; {lost} missed (P3)"
+            world.check(found >= slots - 2 * len(company.makers) and not lost, text)
+            for maker in company.makers:
+                company._check_once(user, maker)
+    _count(stage, company)
+
+
+@scenario
 def timed_work(stage: Stage) -> None:
     """Let each sample take longer than ticks are apart: a slot that has room for it is served."""
     random, world = stage.random, stage.world
@@ -318,6 +339,44 @@ def timed_types(stage: Stage) -> None:
         told = {period for lease in leases for period in lease.periods_us}
         wanted = set(company.periods_us(maker.producer.type))
         world.check(told == wanted, f"{sorted(told)} us told, {sorted(wanted)} wanted (P13)")
+    _count(stage, company)
+
+
+@scenario
+def timed_newcomer(stage: Stage) -> None:
+    """Let consumers of long periods come one by one, also on one node: each is served at once."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    maker, *cars = stage.nodes(random.randint(2, 3))
+    world.run_for(60 * MS)
+    company.make(maker, schedule=random.choice((DUE, HARMONISED)))
+    for _ in range(random.randint(3, 8)):
+        user = company.use(random.choice([maker, *cars]), random.randrange(2, 60) * 1_000_000)
+        world.run_for(20 * MS)
+        world.check(len(user.taken) == 1, f"{user.node} has {len(user.taken)} samples after 20 ms")
+        world.run_for(random.randrange(300 * MS))
+    _count(stage, company)
+
+
+@scenario
+def timed_crowd(stage: Stage) -> None:
+    """Have more consumers in a vehicle than an interest names: the divisor is that of all."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    cars = stage.nodes(2)
+    is_stateless = random.random() < 0.5
+    for car in cars:
+        car.core.timed.office.is_stateless = is_stateless
+    world.run_for(60 * MS)
+    maker = company.make(cars[0], schedule=STRICT)
+    node = random.choice(cars)
+    users = [company.use(node, 20_000) for _ in range(random.randint(64, 90))]
+    users.append(company.use(node, random.choice([30_000, 50_000, 70_000])))
+    for _ in range(random.randint(1, 5)):
+        world.run_for(random.randrange(100 * MS))
+        users.pop(random.randrange(len(users))).stop()
+    world.run_for(300 * MS)
+    maker.check_grid(company.periods_us())
     _count(stage, company)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hubbub.errors import ConfigurationError
 from hubbub.events import ClockStepped, DeadlineMissed, InterestRefused, PeriodGranted
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.timetrigger.passing import Seen
@@ -68,6 +69,41 @@ def test_outside_sees_one_interest_a_node_and_type(lan: Lan) -> None:
     assert all(consumer.missed == 0 and consumer.served for consumer in consumers)
     served = [consumer.served for consumer in consumers]
     assert served[0] == served[2] > served[1] > served[3]
+
+
+@pytest.mark.parametrize("is_stateless", [False, True])
+@pytest.mark.parametrize("is_local", [False, True])
+def test_divisor_is_of_all_consumers_also_of_more_than_an_interest_names(
+    lan: Lan, is_stateless: bool, is_local: bool
+) -> None:
+    maker, user = Car(lan, is_stateless=is_stateless), Car(lan, is_stateless=is_stateless)
+    producer = maker.produce(schedule="strict")
+    host = maker if is_local else user
+    for _ in range(70):
+        host.consume(20)
+    last = host.consume(30)
+    lan.run(300 * MS)
+    assert producer.plan.tick_ns == 10 * MS
+    assert (producer.interests.refused, last.missed) == (0, 0)
+    host.gateway.stop(lan.now, last)
+    lan.run(100 * MS)
+    assert producer.plan.tick_ns == 20 * MS
+
+
+def test_ports_begin_again_behind_the_last_and_pass_over_those_in_use(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    kept, listening = user.consume(100), 3
+    user.gateway.post.listen(user.letters.append, listening)
+    ports = [user.gateway._take_port(None) for _ in range(66_000)]  # More than there are.
+    assert (min(ports), max(ports)) == (2 + 2, 0xFFFF) and kept.port == 2
+    assert len(set(ports)) == 0xFFFF - 3
+    last = user.consume(100)
+    lan.run(4 * SECOND)
+    assert kept.missed == last.missed == 0 and last.served >= 40
+    for port in (7.5, "7", True, 1, 65_536, kept.port):
+        with pytest.raises(ConfigurationError, match="give a free one from 2 to 65535"):
+            user.gateway._take_port(port)  # type: ignore[arg-type]
 
 
 def test_local_consumer_pays_for_no_frame_and_shares_the_value(lan: Lan) -> None:
@@ -176,6 +212,17 @@ def test_period_below_the_floor_is_granted_at_the_floor_and_both_say_so(lan: Lan
     (refused,) = maker.events(InterestRefused)
     assert (refused.reason, refused.granted_ms) == ("floor", 50)
     assert consumer.missed == 0 and 20 <= consumer.served <= 22
+
+
+def test_grants_of_two_producers_are_told_once_each(lan: Lan) -> None:
+    makers, user = [Car(lan), Car(lan)], Car(lan)
+    for maker, floor_us in zip(makers, (50_000, 30_000), strict=True):
+        maker.produce(floor_us=floor_us)
+    consumers = [user.consume(10), user.consume(10, age_ns_max=5 * SECOND)]
+    lan.run(1 * SECOND)
+    granted = sorted((one.producer.name, one.granted_ms) for one in user.events(PeriodGranted))
+    assert granted == [("node1", 50), ("node1", 50), ("node2", 30), ("node2", 30)]
+    assert [consumer.granted_us for consumer in consumers] == [50_000, 50_000]
 
 
 def test_two_producers_of_a_type_are_filtered_apart_and_one_can_be_chosen(lan: Lan) -> None:

@@ -124,6 +124,23 @@ def test_newcomer_is_served_at_once_and_no_tick_twice() -> None:
     assert bench.ms() == [437, 440, 600, 900, 1000]
 
 
+def test_second_consumer_of_a_node_is_served_at_once_too() -> None:
+    bench = Bench()
+    bench.now = 437 * MS
+    bench.want(interest(0, 1, 60_000))
+    bench.run(500 * MS)
+    assert bench.want(interest(0, 2, 60_000, 8_000))
+    bench.run(510 * MS)
+    assert bench.ms() == [437, 500]
+    assert bench.want(interest(0, 3, 60_000, 8_000, 8_000)), "a third, of a period that is there"
+    bench.run(520 * MS)
+    assert bench.ms() == [437, 500, 510]
+    assert not bench.want(interest(0, 4, 60_000, 8_000, 8_000)), "a renewal is no newcomer"
+    assert bench.want(interest(0, 5, 60_000))
+    bench.run(530 * MS)
+    assert bench.ms() == [437, 500, 510]
+
+
 def test_lease_that_is_not_renewed_ends_the_ticks() -> None:
     bench = Bench()
     bench.want(interest(0, 1, 100))
@@ -312,7 +329,7 @@ def test_million_interests_of_a_microsecond_stay_below_the_cap() -> None:
 
 def test_one_node_cannot_take_all_the_room() -> None:
     table = Interests()
-    taken = [table.take(0, interest(port, 1, 100), b"v") for port in range(1000)]
+    taken = [table.take(0, interest(port, 1, 100), b"v") for port in range(5000)]
     assert sum(taken) == len(table.leases) == INTERESTS_PER_NODE_MAX
     assert table.take(0, interest(0, 1, 100, node=b"d" * 12), b"w")
 

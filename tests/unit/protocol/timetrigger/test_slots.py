@@ -161,3 +161,23 @@ def test_unstamped_stream_is_anchored_anew_after_a_silence() -> None:
         if stream.take(SECOND + n * MS, sample(n + 1, 0)) == TAKEN
     ]
     assert taken == [*range(0, 1000, 100), *range(1230, 2000, 100)]
+
+
+@pytest.mark.parametrize("delay_ms", [100, 160, 500, 3000])
+def test_way_that_becomes_longer_for_good_costs_the_slots_it_took_and_no_more(
+    delay_ms: int,
+) -> None:
+    stream, period = Stream(0, 100 * MS), 100 * MS
+    for number in range(1, 201):
+        now = number * period + (delay_ms * MS if number > 20 else 0)
+        stream.judge(now)
+        stream.take(now, sample(number, EPOCH + number * period))
+    assert stream.served + stream.missed == 200
+    assert stream.missed <= delay_ms // 100 + 1
+    at_rest = stream.missed
+    for number in range(201, 301):  # And when it is short again, slots are judged in time.
+        now = number * period + delay_ms * MS * (number < 203)
+        stream.judge(now)
+        stream.take(now, sample(number, EPOCH + number * period))
+    assert stream.missed == at_rest
+    assert stream.judge(302 * period + 51 * MS) == 1
