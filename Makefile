@@ -27,7 +27,7 @@ format: .venv/.installed ## mend what can be mended by machine
 types: .venv/.installed ## mypy --strict
 	$(BIN)/mypy
 
-demo: .venv/.installed ## a bus that loses frames and no message, recorded, and its tables and report
+demo: .venv/.installed ## a bad network, a fleet with a killed vehicle, recorded; live tables, a report (2 minutes)
 	$(BIN)/python examples/demo.py $(ARGS)
 
 bench: .venv-bench/.installed ## the same work done by Hubbub and by its peers (minutes)

@@ -1,142 +1,160 @@
-"""One publisher, three subscribers, a recorder, and a network that loses a tenth; then tables.
+"""The whole story in about two minutes: a bad network, a small fleet, a recording, a report.
 
-    python examples/demo.py [--messages N] [--loss P] [--output FOLDER] [--no-tables]
+    python examples/demo.py [--messages N] [--loss P] [--seconds S] [--output FOLDER] [--no-tables]
 
-Every node throws away 10 % of the frames that it sends and of those that it receives, so nearly
-a fifth of all frames between two of them never arrive. The subscribers, each a process of its own,
-check every message; the verdict is theirs. What flowed is recorded, Spark makes tables of it, and a
-report shows them: the recording has to agree with the subscribers. All of it happens on the
-loopback interface of this machine, and leaves nothing behind but the output folder.
+First a bus that loses frames and no message. Then a fleet, a process each: vehicles whose speed
+and position are sampled when somebody is due a sample, a plant line on the bad network, a camera,
+and one who looks at its pictures too slowly. In the midst of it a vehicle is killed. Everything is
+recorded; Spark makes tables of it meanwhile, and a report says what went wrong. All of it happens
+on the loopback interface of this machine, and leaves nothing behind but the output folder.
 """
 
 import argparse
-import json
-import multiprocessing
-import queue
+import contextlib
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from fleet import lossy, plant, vehicles
+from fleet.cast import Cast, open_node
+from fleet.tables import LiveTables, report
+
 import hubbub
 
-SUBSCRIBERS = 3
-SUBJECT = "/demo/line1/temp"
-SILENCE_S = 10.0
+VEHICLES = ["vehicle-1", "vehicle-2", "vehicle-3"]
+VICTIM = "vehicle-2"
+START_S = 30.0  # Python starts slowly on a busy machine.
+MARKS = {"bad": "!!", "warning": "! ", "note": "- ", "good": "ok"}
 
 
-def open_node(name: str, domain: str, loss: float) -> hubbub.Node:
-    """Open a node whose network loses frames on purpose."""
-    return hubbub.open(
-        name,
-        domain=domain,
-        interface="127.0.0.1",
-        faults=hubbub.Faults(loss=loss),
-        frame_bytes_max=1472,  # As on Ethernet: loopback would take a few large frames.
-    )
+def main() -> int:
+    """Play both acts, record them, and tell how it went."""
+    options = read_options()
+    domain, output = f"demo-{time.time_ns()}", options.output
+    shutil.rmtree(output, ignore_errors=True)  # Of a run before.
+    output.mkdir(parents=True)
+    recording = output / "recording"
+    with contextlib.ExitStack() as stack:
+        recorder_node = stack.enter_context(open_node("recorder", domain))
+        recorder = stack.enter_context(hubbub.Recorder(recorder_node, "/...", recording))
+        tables = None
+        if not options.no_tables:
+            tables = stack.enter_context(
+                LiveTables(recording, output / "tables", output / "pipeline.log")
+            )
+        count, loss = max(options.messages, 4), options.loss
+        print(f"1. {count:,} messages to {lossy.SUBSCRIBERS} subscribers; {loss:.0%} of all frames")
+        print("   are lost, on the way out and again on the way in:")
+        if code := lossy.run(domain, loss, count):
+            return code
+        told = play_fleet(domain, loss, options.seconds, recorder, tables)
+        if code := judge_fleet(told):
+            return code
+        recorder.flush()
+        print(f"{recorder.acknowledged:,} messages are on the disk")
+        if tables is None:
+            return 0
+        return analyse(output, recorder, tables)
 
 
-def subscribe(number: int, domain: str, loss: float, count: int, reports: Any) -> None:
-    """Receive until everything is there, and report every step to the parent."""
-    with open_node(f"subscriber-{number}", domain, loss) as node:
-        gaps: list[hubbub.Event] = []
-        node.on_event(lambda event: gaps.append(event) if is_gap(event) else None)
-        subscription = node.subscribe("/demo/*/temp", queue=count + 1)
-        reports.put((number, "ready", None))
-        received: list[int] = []
-        while len(received) < count:
-            message = subscription.receive(SILENCE_S)
-            if message is None:
-                break
-            received.append(int(message.payload))
-            if len(received) % (count // 4) == 0:
-                reports.put((number, "progress", len(received)))
-        extra = subscription.receive(0.2)
-        [channel] = node.statistics().channels
-        lost = channel.link.faults_in.lost if channel.link.faults_in else 0
-        verdict = {
-            "missing": count - len(set(received)),
-            "twice": len(received) - len(set(received)) + (extra is not None),
-            "is_ordered": received == sorted(received),
-            "gaps": len(gaps),
-            "lost": lost,
-        }
-        reports.put((number, "done", verdict))
+def read_options() -> argparse.Namespace:
+    """Read what the user wants otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--messages", type=int, default=50_000, help="of the first act")
+    parser.add_argument("--loss", type=float, default=0.1, help="share of frames, each way")
+    parser.add_argument("--seconds", type=float, default=30, help="that the fleet drives")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"))
+    parser.add_argument("--no-tables", action="store_true", help="end with the recording")
+    return parser.parse_args()
 
 
-def is_gap(event: hubbub.Event) -> bool:
-    """Tell whether an event reports lost messages."""
-    return isinstance(event, hubbub.GapAbandoned)
+def play_fleet(
+    domain: str, loss: float, seconds: float, recorder: hubbub.Recorder, tables: LiveTables | None
+) -> dict[str, dict[str, Any]]:
+    """Let the fleet drive, kill one of it half-way, and return what the others say."""
+    print(f"\n2. A fleet drives for {seconds:g} s, a process each: three vehicles and their")
+    print("   control, a plant line on the same bad network, a camera, and two who look at it:")
+    with Cast(domain) as cast:
+        for name in VEHICLES:
+            cast.start(name, vehicles.drive)
+        cast.start("control", vehicles.control, VEHICLES)
+        cast.start("viewer", plant.look, False)
+        cast.start("sleeper", plant.look, True)
+        cast.start("line1", plant.sense, loss)
+        cast.start("north", plant.film)
+        wait_for_everybody(recorder.node, count=len(VEHICLES) + 5)
+        wait(seconds / 2, recorder, tables)
+        cast.kill(VICTIM)
+        print(f"   {VICTIM} is killed, without a goodbye")
+        wait(seconds / 2, recorder, tables)
+        return cast.finish()
 
 
-def publish(domain: str, loss: float, count: int) -> None:
-    """Publish numbered messages to everybody, then wait until all have them."""
-    with open_node("publisher", domain, loss) as node:
-        publisher = node.publisher(SUBJECT)
-        publisher.wait_for_subscribers(SUBSCRIBERS + 1, timeout=SILENCE_S)  # And the recorder.
-        for number in range(count):
-            publisher.publish(b"%d" % number)
-        node.flush(SILENCE_S)
+def wait_for_everybody(node: hubbub.Node, count: int) -> None:
+    """Wait until the whole cast is on the bus, and a little more for it to begin."""
+    end_s = time.monotonic() + START_S
+    while len(node.peers()) < count and time.monotonic() < end_s:
+        time.sleep(0.1)
+    time.sleep(1)
 
 
-def watch(reports: Any) -> dict[int, dict[str, Any]]:
-    """Print the progress, and collect the verdicts of all subscribers."""
-    verdicts: dict[int, dict[str, Any]] = {}
-    while len(verdicts) < SUBSCRIBERS:
-        try:
-            number, what, value = reports.get(timeout=2 * SILENCE_S)
-        except queue.Empty:
-            break
-        if what == "progress":
-            print(f"  subscriber {number}: {value:,} messages")
-        elif what == "done":
-            verdicts[number] = value
-            print(f"  subscriber {number}: done, though {value['lost']} frames never came in")
-    return verdicts
+def wait(seconds: float, recorder: hubbub.Recorder, tables: LiveTables | None) -> None:
+    """Say every few seconds what is recorded, and in tables."""
+    began_s = time.monotonic()
+    while (left_s := seconds - (time.monotonic() - began_s)) > 0.1:
+        time.sleep(min(5.0, left_s))
+        line = f"   {recorder.statistics().recorded:,} messages recorded"
+        if tables is not None:
+            made = tables.messages
+            line += f", {made:,} of them in tables" if made else ", Spark is starting"
+        print(line)
 
 
-def judge(verdicts: dict[int, dict[str, Any]], count: int) -> int:
-    """Print the verdict over all subscribers and return the exit code."""
-    bad = {
-        number: verdict
-        for number, verdict in verdicts.items()
-        if verdict["missing"] or verdict["twice"] or verdict["gaps"] or not verdict["is_ordered"]
-    }
-    silent = SUBSCRIBERS - len(verdicts)
-    if bad or silent:
-        print(f"FAILED: {silent} subscribers said nothing, and of the others: {bad}")
+def judge_fleet(told: dict[str, dict[str, Any]]) -> int:
+    """Print what everybody said, and return the exit code."""
+    missing = {"control", "viewer", "sleeper", "line1", "north"} - told.keys()
+    if missing:
+        print(f"FAILED: {', '.join(sorted(missing))} said nothing")
         return 1
-    print(f"{SUBSCRIBERS} x {count:,} messages: nothing missing, nothing twice, in order")
+    for vehicle, (served, missed) in told["control"].items():
+        print(f"   {vehicle}: the speed came in {served:,} slots of 50 ms, {missed:,} stayed empty")
+    line, frames = told["line1"], told["north"]["frames"]
+    print(f"   line1: {line['readings']:,} readings; {line['frames_lost']:,} frames were lost on"
+          f" their way, and {line['repairs']:,} sent again")  # fmt: skip
+    viewer, sleeper = told["viewer"], told["sleeper"]
+    print(f"   camera: {frames:,} frames of {plant.FRAME_BYTES // 1000} kB; the viewer saw"
+          f" {viewer['seen']:,}, the sleeper {sleeper['seen']:,}: its own queue dropped"
+          f" {sleeper['dropped']:,}, and held up nobody")  # fmt: skip
+    if viewer["seen"] != frames or not sleeper["dropped"]:
+        print(f"FAILED: the camera made {frames} frames; the viewer and the sleeper say {told}")
+        return 1
     return 0
 
 
-def hubbub_command(*arguments: str | Path) -> str:
-    """Run a command as a user would, and return what it printed; its progress is seen meanwhile."""
-    command = [sys.executable, "-m", "hubbub", *map(str, arguments)]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def analyse(output: Path, count: int) -> int:
-    """Make tables of the recording and a report of these; tell whether they agree with us."""
-    tables, page = output / "tables", output / "report.html"
-    print("\nSpark makes tables of the recording:")
-    began_s = time.monotonic()
-    hubbub_command("pipeline", "run", output / "recording", "--out", tables)
-    print(f"  done in {time.monotonic() - began_s:.0f} s, most of which Spark takes to start")
-    hubbub_command("report", tables, "-o", page)
-    report = json.loads(hubbub_command("report", tables, "--json"))
-    print(f"\n{report['summary']}")
-    [topic] = [one for one in report["topics"] if one["subject"] == SUBJECT]
-    if topic["messages"] != count or topic["lost"]:
-        print(f"FAILED: of {count:,} messages the tables have {topic['messages']:,}")
+def analyse(output: Path, recorder: hubbub.Recorder, tables: LiveTables) -> int:
+    """Wait for the tables, write the report, and point out what went wrong."""
+    count = recorder.acknowledged
+    print(f"\n3. Spark goes on until all {count:,} messages are in tables ...")
+    if not tables.catch_up(count):
+        print(f"FAILED: {tables.messages:,} are; see {output / 'pipeline.log'}")
         return 1
-    print(f"{count:,} messages recorded, none lost; {page} shows it in pictures. Try next:")
+    page = output / "report.html"
+    said = report(tables.tables, page)
+    print(f"\n{said['summary']}")
+    for finding in said["findings"]:
+        print(f"{MARKS[finding['level']]} {finding['text']}")
+    wrong = [one for one in said["findings"] if VICTIM in one["text"] and one["level"] == "bad"]
+    if not wrong:
+        print(f"FAILED: the report does not tell that {VICTIM} was killed")
+        return 1
+    print(f"\nWhat went wrong: {wrong[0]['text']}")
+    print(f"Evidence: {'; '.join(wrong[0]['evidence'])}. {page} shows it in pictures. Try next:")
     command = find_command()
-    print(f"  {command} report {tables} --format text")
+    print(f"  {command} report {tables.tables} --format text")
     print(f"  {command} play {output / 'recording'} --interface 127.0.0.1 --rate 2")
-    print(f"  {command} bench throughput")
+    print(f"  {command} top --interface 127.0.0.1      # in another terminal, while it plays")
     return 0
 
 
@@ -148,49 +166,9 @@ def find_command() -> str:
     return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
 
 
-def main() -> int:
-    """Start everybody, and tell how it went."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--loss", type=float, default=0.1)
-    parser.add_argument("--output", type=Path, default=Path("demo-output"))
-    parser.add_argument("--no-tables", action="store_true", help="end with the recording")
-    options = parser.parse_args()
-    count, loss, output = max(options.messages, 4), options.loss, options.output
-    domain = f"demo-{time.time_ns()}"
-    shutil.rmtree(output, ignore_errors=True)  # Of a run before.
-    output.mkdir(parents=True)
-    print(f"{count:,} messages to {SUBSCRIBERS} subscribers; {loss:.0%} of all frames are lost,")
-    print("on the way out and again on the way in:")
-    with (
-        open_node("recorder", domain, loss) as node,
-        hubbub.Recorder(node, "/demo/...", output / "recording") as recorder,
-    ):
-        code = run(domain, loss, count)
-        recorder.flush()
-        print(f"{recorder.acknowledged:,} messages are on the disk")
-    return code if code or options.no_tables else analyse(output, count)
-
-
-def run(domain: str, loss: float, count: int) -> int:
-    """Let processes publish and subscribe, and return the exit code."""
-    context = multiprocessing.get_context("spawn")
-    reports = context.Queue()
-    processes = [
-        context.Process(target=subscribe, args=(number, domain, loss, count, reports), daemon=True)
-        for number in range(1, SUBSCRIBERS + 1)
-    ]
-    processes.append(context.Process(target=publish, args=(domain, loss, count), daemon=True))
-    for process in processes:
-        process.start()
-    code = judge(watch(reports), count)
-    for process in processes:
-        process.join(SILENCE_S)
-    return code
-
-
 if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
+        print("\nended; what was recorded is in the output folder")
         sys.exit(130)

@@ -2,13 +2,15 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.integration.bus import DEADLINE_S, IS_SOAK, ROOT, fresh_place
+from tests.integration.bus import DEADLINE_S, IS_SOAK, ROOT, fresh_place, wait_until
 
 EXAMPLES = ROOT / "examples"
 TRIED = {
@@ -45,19 +47,50 @@ def test_every_example_is_tried_here() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
-def test_demo_loses_frames_and_no_message_and_shows_it(tmp_path: Path) -> None:
-    arguments = ["--messages", "20000", "--output", str(tmp_path / "out")]
+@pytest.mark.timeout(600)
+def test_demo_loses_frames_and_no_message_and_points_out_who_was_killed(tmp_path: Path) -> None:
+    arguments = ["--messages", "10000", "--seconds", "30" if IS_SOAK else "4"]
+    arguments += ["--output", str(tmp_path / "out")]
     arguments += [] if IS_SOAK else ["--no-tables"]  # Which take Spark half a minute.
-    done = run("demo.py", *arguments, timeout_s=280)
+    done = run("demo.py", *arguments, timeout_s=580)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 x 20,000 messages: nothing missing, nothing twice, in order" in done.stdout
+    assert "3 x 10,000 messages: nothing missing, nothing twice, in order" in done.stdout
     lost = [int(number) for number in re.findall(r"though (\d+) frames", done.stdout)]
     assert len(lost) == 3 and sum(lost) > 0
-    assert "20,000 messages are on the disk" in done.stdout
+    assert "vehicle-2 is killed" in done.stdout and "held up nobody" in done.stdout
+    assert "messages are on the disk" in done.stdout
     if IS_SOAK:
-        assert "20,000 messages recorded, none lost" in done.stdout
+        assert "What went wrong: Publisher vehicle-2#" in done.stdout
         assert "<svg" in (tmp_path / "out" / "report.html").read_text()
+
+
+def running_in_session(session: int) -> list[str]:
+    """Name the processes of a session that have not ended."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = status.read_text().rpartition(")")
+            state, _, _, owner = rest.split()[:4]
+            if int(owner) == session and state != "Z":
+                found.append(name)
+    return found
+
+
+def test_demo_ends_at_ctrl_c_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "demo.py", "--no-tables", "--output", tmp_path / "out"]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "subscriber" in line and "messages" in line and line.startswith("  sub"):
+                break
+        os.killpg(process.pid, signal.SIGINT)  # As a terminal does: to all of them.
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130 and "Traceback" not in err, err
+    assert "ended; what was recorded is in the output folder" in out
+    wait_until(lambda: not running_in_session(process.pid))
 
 
 def test_quickstart_subscriber_prints_what_the_publisher_prints() -> None:
