@@ -1,15 +1,28 @@
 """Gateways between real sockets: LANs of one host, sites by TCP, and what is left of a break."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import hubbub
 from hubbub import ConfigurationError, GapAbandoned
 from hubbub.gateway import Gateway, Side
-from tests.integration.bus import Events, Place, fresh_place, payloads, take, wait_until
+from tests.integration.bus import (
+    Actor,
+    Events,
+    Place,
+    acting,
+    fresh_place,
+    hear,
+    payloads,
+    say,
+    take,
+    wait_until,
+)
 
 COUNT = 2000
 
@@ -145,3 +158,73 @@ def test_node_that_would_hear_itself_is_refused() -> None:
             Gateway([one, other])
         with pytest.raises(ConfigurationError, match="at least 2 networks, not 1"):
             Gateway([one])
+
+
+def _asked(gateway: Gateway) -> bool:
+    return all(port.asked for port in gateway.statistics().ports)
+
+
+def test_ring_of_three_brings_each_message_once() -> None:
+    places = [fresh_place() for _ in range(3)]
+    with (
+        joined(places[0], places[1], name="gw-1") as first,
+        joined(places[1], places[2], name="gw-2") as second,
+        joined(places[2], places[0], name="gw-3") as third,
+        places[0].open("talker") as talker,
+        places[0].open("near") as near,
+        places[1].open("one") as one,
+        places[2].open("other") as other,
+    ):
+        subscriptions = [node.subscribe("/t/x") for node in (near, one, other)]
+        publisher = publisher_beyond(talker, "/t/x", 2)
+        wait_until(lambda: sum(g.statistics().is_standby for g in (first, second, third)) == 1)
+        wait_until(lambda: all(_asked(one) for one in (first, second, third)))
+        for number in range(300):
+            publisher.publish(b"%d" % number)
+        for subscription in subscriptions:
+            assert payloads(take(subscription, 300)) == [b"%d" % n for n in range(300)]
+        publisher.publish(b"end")
+        for subscription in subscriptions:
+            assert payloads(take(subscription, 1)) == [b"end"]
+            assert subscription.pending == 0
+
+
+def stand(left: list[Any], right: list[Any], node_id: str) -> None:
+    """Be a gateway between two places until told to stop."""
+    sides = [side(Place(*left), "left"), side(Place(*right), "right")]
+    with Gateway.open(sides, name="gw", node_id=node_id) as gateway:
+        say("ready")
+        while hear() != "stop":
+            say([gateway.statistics().is_standby])
+
+
+def is_standing_by(actor: Actor) -> bool:
+    actor.tell("how is it?")
+    (is_standby,) = actor.hear()
+    return bool(is_standby)
+
+
+def test_gateway_that_stands_by_takes_over_from_one_that_is_killed() -> None:
+    left, right = fresh_place(), fresh_place()
+    with (
+        acting(stand, list(left), list(right), "00" * 12) as first,
+        acting(stand, list(left), list(right), "ff" * 12) as second,
+        left.open("talker") as talker,
+        right.open("listener") as listener,
+    ):
+        assert first.hear() == second.hear() == "ready"
+        events = Events()
+        listener.on_event(events)
+        subscription = listener.subscribe("/t/x", queue=100_000)
+        publisher = publisher_beyond(talker, "/t/x", 2)
+        wait_until(lambda: is_standing_by(second) and not is_standing_by(first))
+        count, killed_at = 0, 0
+        while not killed_at or count < killed_at + 20 or is_standing_by(second):
+            publisher.publish(b"%d" % count)
+            count += 1
+            time.sleep(0.005)
+            if count == 50:
+                first.process.kill()
+                killed_at = count
+        assert payloads(take(subscription, count)) == [b"%d" % number for number in range(count)]
+        assert subscription.pending == 0 and not events.of(GapAbandoned)

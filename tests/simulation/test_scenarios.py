@@ -21,6 +21,8 @@ FEWER = {
     "crash": 3,
     "discovery_large": 1,
     "gateway_slow": 1,
+    "gateway_maze": 1,
+    "gateway_parallel": 1,
     "timed_jitter": 3,
     "timed_flood": 2,
     "services_crowd": 1,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hubbub.wire import batch, control, header, services, timed
+from hubbub.wire import batch, control, gateways, header, services, timed
 from hubbub.wire.control import (
     PUBLISHES,
     WANTS_NO_MORE,
@@ -31,6 +31,7 @@ from hubbub.wire.control import (
     Topic,
     Want,
 )
+from hubbub.wire.gateways import Beacon
 from hubbub.wire.payloads import join
 from hubbub.wire.services import (
     BATCH,
@@ -127,6 +128,7 @@ _RELAYED = batch.Batch(
         msgspec.structs.replace(TOPIC, origin=OTHER, origin_name="lidar-7", hops=2)
     ]),
 )  # fmt: skip
+_BEACON = Beacon(OTHER[:12], 2, KEY[:12], 1, True, False)
 _SEGMENT = batch.Segment(16, 8, 10**18, 3000, 2 * STRIDE, STRIDE, bytes(range(226)) * 2)
 _STATUS = Status(OTHER, 3, 5, 1000, 1010, 1 << 20, SENT_US, 250)
 _HEARTBEAT = Heartbeat(5, 2000, [Tail(1, 1011, 3, True), Tail(3, 12, 0, False)], 6)
@@ -282,6 +284,9 @@ VECTORS = {
     "answer": Vector(
         header.ANSWER, 0, 0, 0, services.encode_answers(*_ANSWERS), _ANSWERS,
         services.decode_answers,
+    ),
+    "beacon": Vector(
+        header.BEACON, 0, 0, 0, gateways.encode_beacon(_BEACON), _BEACON, gateways.decode_beacon,
     ),
     "members": Vector(
         header.MEMBERS, 0, 0, 0, services.encode_members(_MEMBERS), _MEMBERS,

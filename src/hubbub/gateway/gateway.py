@@ -16,12 +16,13 @@ from hubbub.connection import Connection
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.gateway.side import Side, open_sides
 from hubbub.gateway.statistics import GatewayStatistics, describe_port
-from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP
+from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP, TREE_LISTEN
 from hubbub.node import Node
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.gateway.port import Port, has_room
 from hubbub.protocol.gateway.relay import Relay
+from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import shared
 from hubbub.runtime.pipe_driver import LocalDriver
 from hubbub.subscription import Subscription
@@ -70,10 +71,12 @@ class Gateway(Closing):
                 port.has_room = partial(_has_room, connection.driver.pipes)
             self._connections[port] = connection
             connection.place("/...", _Tap(node, partial(self._take, port)), None)
-        self._relay = Relay(list(self._connections), self._call)
-        for connection in self._connections.values():
-            connection.driver.core.outgoing.grants.on_interest = self._look_soon
-        self._look_soon()
+        self._relay = Relay(monotonic_ns(), list(self._connections), self._call)
+        for place, connection in enumerate(self._connections.values()):
+            core = connection.driver.core
+            core.outgoing.grants.on_interest = self._look_soon
+            core.on_beacon = partial(self._hear, place)
+        self._beat()
         self._sweep()
 
     @classmethod
@@ -138,11 +141,22 @@ class Gateway(Closing):
             self._is_looking = True
             self._soon(0, self._look)
 
+    def _hear(self, place: int, now: int, peer: Peer, body: bytes) -> None:
+        self._relay.hear(place, now, peer, body)
+        self._look_soon()
+
+    def _beat(self) -> None:
+        """Look whether the other gateways are still there, and tell them that we are."""
+        if not self._is_closed:
+            self._look()
+            self._soon(monotonic_ns() + TREE_LISTEN, self._beat)
+
     def _look(self) -> None:
         self._is_looking = False
         with self._lock, suppress(ClosedError):
             if not self._is_closed:
-                self._relay.look()
+                self._relay.look(monotonic_ns())
+                self._relay.pump()
 
     def _sweep(self) -> None:
         with self._lock, suppress(ClosedError):
@@ -159,7 +173,8 @@ class Gateway(Closing):
         described = [
             self._call(port, partial(describe_port, port=port)) for port in self._connections
         ]
-        return GatewayStatistics(self.name, tuple(described))
+        tree = self._relay.tree
+        return GatewayStatistics(self.name, tuple(described), tree.root.hex(), tree.is_standby)
 
     def close(self) -> None:
         """Leave all networks; what was taken is sent first, as far as that is quickly done."""

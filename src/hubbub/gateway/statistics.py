@@ -25,6 +25,7 @@ class PortStatistics:
     """One side of a gateway: what its nodes want, what is asked of it, what went out there."""
 
     name: str
+    is_open: bool
     nodes: int
     wanted: tuple[str, ...]
     asked: tuple[str, ...]
@@ -41,12 +42,17 @@ class GatewayStatistics:
 
     name: str
     ports: tuple[PortStatistics, ...]
+    root: str
+    """The id of the gateway that is the root of the tree of gateways, ours or another."""
+    is_standby: bool
+    """Another gateway joins the same networks; this one takes over when it fails."""
 
 
 def describe_port(now: int, port: Port) -> PortStatistics:
     """Say what a port did; under its lock."""
     return PortStatistics(
         name=port.name,
+        is_open=port.is_open,
         nodes=sum(peer.is_present for peer in port.core.peers.values()),
         wanted=tuple(sorted(port.patterns)),
         asked=tuple(sorted(port.asked)),

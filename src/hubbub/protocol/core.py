@@ -42,6 +42,7 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Goodbye, Heartbeat, Hello, Tail
 from hubbub.wire.header import (
+    BEACON,
     CHANGE,
     DATA,
     GOODBYE,
@@ -125,6 +126,7 @@ class Core:
         self.timed.time.use(settings.clock)
         self.lanes = Lanes(self.endpoint, self.peers, self.timed.relay, self._receive_frame)
         self.membership.on_forget = self.timed.forget
+        self.on_beacon: Callable[[int, Peer, bytes], None] | None = None  # Set by gateways.
         self.on_members: Callable[[int, Peer, bytes], None] | None = None  # Set by services.
         self.due_ns = now  # When `advance` has something to do, at the latest.
         self._opened_ns = now
@@ -433,6 +435,10 @@ class Core:
             return
         if header.kind == MEMBERS and self.on_members is not None:
             self.on_members(now, peer, buffer[start + HEADER_BYTES : end])
+            return
+        if header.kind == BEACON:
+            if self.on_beacon is not None:
+                self.on_beacon(now, peer, buffer[start + HEADER_BYTES : end])
             return
         self.express.close()
         refusal = self.controls.take(now, peer, header, buffer[start + HEADER_BYTES : end])

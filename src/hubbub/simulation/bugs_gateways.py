@@ -6,6 +6,7 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Passed, Port
 from hubbub.protocol.gateway.relayed import Place, Places
+from hubbub.protocol.gateway.tree import Tree
 from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.simulation.bugs import Method, bug
@@ -91,3 +92,35 @@ def room_never_made_again(sound: Method) -> Method:
 def origins_never_forgotten(sound: Method) -> Method:
     """Keep the topics of everybody who was ever there."""
     return lambda self, now, heard: None
+
+
+@bug(Tree, "settle", "gateway_ring")
+def all_ports_open(sound: Method) -> Method:
+    """Pass on everywhere, however many others do."""
+
+    def settle(self: Tree, now: int, is_present: Any) -> bool:
+        before = list(self.is_open)
+        sound(self, now, is_present)
+        self.is_open = [True] * len(self.is_open)
+        return before != self.is_open
+
+    return settle
+
+
+@bug(Tree, "settle", "gateway_parallel")
+def dead_gateways_believed(sound: Method) -> Method:
+    """Take what a gateway said once for true for ever."""
+
+    def settle(self: Tree, now: int, is_present: Any) -> bool:
+        for heard in self.heard:
+            for key, one in heard.items():
+                heard[key] = one._replace(heard_ns=now)
+        return bool(sound(self, now, lambda port, key: True))
+
+    return settle
+
+
+@bug(Port, "_keep", "gateway_parallel")
+def nothing_kept_for_a_failure(sound: Method) -> Method:
+    """Stand by without remembering anything."""
+    return lambda self, delivery, size_bytes: None

@@ -5,12 +5,14 @@ byte for byte, once and in order, wherever it arrives.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
-from hubbub.limits import HOP_LIMIT, MS, PORT_SWEEP, US
+from hubbub.limits import HOP_LIMIT, MS, PORT_SWEEP, SECOND, TREE_LISTEN, US
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Port
 from hubbub.protocol.gateway.relay import Relay
+from hubbub.protocol.peers import Peer
 from hubbub.protocol.topics import IncomingTopic
 from hubbub.simulation.checkers import Ledger, Publication
 from hubbub.simulation.network import Faults, Network
@@ -64,13 +66,15 @@ class SimulatedGateway:
             Port(str(lan), node.core) for lan, node in zip(places, self.nodes, strict=True)
         ]
         self._nodes = dict(zip(self.ports, self.nodes, strict=True))
-        self.relay = Relay(self.ports, self._call)
+        self.relay = Relay(self.world.now, self.ports, self._call)
         self._is_looking = self._is_pumping = False
         self.world.after(PORT_SWEEP, self._sweep)
         for port, node in self._nodes.items():
             node.take = self._taker(port)
             node.after = self._pump
             node.core.outgoing.grants.on_interest = self._interest_changed
+            node.core.on_beacon = partial(self._hear, self.ports.index(port))
+        self.world.after(0, self._beat)
 
     def _taker(self, port: Port) -> Callable[[Delivery], None]:
         def take(delivery: Delivery) -> None:
@@ -92,10 +96,21 @@ class SimulatedGateway:
             self._is_looking = True
             self.world.after(_LOOK_NS, self._look)
 
+    def _hear(self, place: int, _: int, peer: Peer, body: bytes) -> None:
+        self.relay.hear(place, self.world.now, peer, body)
+        self._interest_changed()
+
+    def _beat(self) -> None:
+        """Look around again when it is time to tell where we are."""
+        if self.is_alive:
+            self._look()
+            self.world.after(TREE_LISTEN, self._beat)
+
     def _look(self) -> None:
         self._is_looking = False
         if self.is_alive:
-            self.relay.look()
+            self.relay.look(self.world.now)
+            self._pump()
 
     def _sweep(self) -> None:
         if self.is_alive:
@@ -166,5 +181,12 @@ class Lans:
             network.heal()
         self.stage.heal()
         self.stage.settle(settle_ns)
-        self.stage.world.run_for(200 * MS)
+        world = self.stage.world
+        world.run_for(200 * MS)
         self.ledger.check_receptions()
+        sent = self._data()
+        world.run_for(1 * SECOND)
+        world.check(self._data() == sent, "messages go in a circle")
+
+    def _data(self) -> int:
+        return sum(network.counts["data"] for network in self.networks)

@@ -23,6 +23,7 @@ from hubbub.wire.control import (
     Topic,
     Want,
 )
+from hubbub.wire.gateways import Beacon
 from hubbub.wire.timed import Direct, Interest, Offer, Wanted
 from tests.tables import read_table
 
@@ -108,6 +109,7 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
         ("DIRECT", Direct),
         ("extra of a SERVICE", services.Extra),
         ("line of a list", services.Entry),
+        ("BEACON", Beacon),
         ("MEMBERS", services.Members),
         ("record of a member", services.Record),
         ("NOTICE 1, result", services.Result),

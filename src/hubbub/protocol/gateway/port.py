@@ -9,15 +9,22 @@ not heard by us, so a topic that was kept would show a hole to who comes later.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from hubbub.limits import HOP_LIMIT, PORT_BYTES_MAX, RELAYED_SUBJECT_BYTES_MAX
+from hubbub.limits import (
+    HOP_LIMIT,
+    PORT_BYTES_MAX,
+    PORT_KEPT,
+    PORT_KEPT_BYTES,
+    RELAYED_SUBJECT_BYTES_MAX,
+)
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import CELLS, Framer
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.subjects import Matcher
-from hubbub.wire.header import make_key
+from hubbub.wire.gateways import Beacon, encode_beacon
+from hubbub.wire.header import BEACON, make_key
 
 Name = tuple[bytes, str]  # The key of the origin, and the subject.
 
@@ -42,6 +49,8 @@ class Port:
     def __init__(self, name: str, core: Core) -> None:
         self.name = name
         self.core = core
+        self.is_open = True  # Else another gateway passes on to here.
+        self.is_standby = False  # Then what it passes on is remembered, in case that it fails.
         self.patterns: frozenset[str] = frozenset()  # What nodes here want.
         self.asked: set[str] = set()  # What we want here, for nodes elsewhere.
         self.passed: dict[Name, Passed] = {}
@@ -54,11 +63,18 @@ class Port:
         self._blocked_ns: int | None = None  # Since when it waits.
         self._matcher: Matcher[None] = Matcher()
         self._queue: deque[tuple[Delivery, int]] = deque()
+        self._kept: deque[tuple[Delivery, int]] = deque()
+        self._kept_bytes = 0
 
     @property
     def is_waiting(self) -> bool:
         """Tell whether something waits to go out here."""
         return bool(self._queue)
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell whether what is published here is taken, to be passed on or remembered."""
+        return self.is_open or self.is_standby
 
     def wants(self, subject: str) -> bool:
         """Tell whether a node here wants a subject."""
@@ -70,6 +86,10 @@ class Port:
         if not self.wants(topic.subject):
             return
         size_bytes = sum(map(len, delivery.payloads))
+        if not self.is_open:
+            if self.is_standby:
+                self._keep(delivery, size_bytes)
+            return
         if hops > HOP_LIMIT:
             self.drops["hops"] += len(delivery.payloads)
         elif len(topic.subject.encode()) > RELAYED_SUBJECT_BYTES_MAX:
@@ -80,11 +100,42 @@ class Port:
             self._queue.append((delivery, size_bytes))
             self.queued_bytes += size_bytes
 
+    def _keep(self, delivery: Delivery, size_bytes: int) -> None:
+        """Remember what another gateway passes on, for a while."""
+        self._kept.append((delivery, size_bytes))
+        self._kept_bytes += size_bytes
+        self._forget_kept(delivery.received_ns - PORT_KEPT)
+
+    def _forget_kept(self, before_ns: int) -> None:
+        kept = self._kept
+        while kept and (self._kept_bytes > PORT_KEPT_BYTES or kept[0][0].received_ns < before_ns):
+            self._kept_bytes -= kept.popleft()[1]
+
     # Under the lock of this core.
 
-    def look(self, now: int) -> bool:
-        """Look again what nodes here want; True: that has changed."""
-        known = self.core.membership.known_peers()
+    def open(self, now: int) -> None:
+        """Pass on to here from now on, beginning with what may be missing."""
+        self.is_open, self.is_standby = True, False
+        self._forget_kept(now + self.core.endpoint.wall_offset_ns - PORT_KEPT)
+        for delivery, size_bytes in self._kept:
+            self._queue.append((delivery, size_bytes))
+            self.queued_bytes += size_bytes
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def close(self, now: int) -> None:
+        """Leave it to another gateway; what is pending is still sent, and repaired."""
+        self.is_open = False
+        self.drops["closed"] += sum(len(delivery.payloads) for delivery, _ in self._queue)
+        self._queue.clear()
+        self.queued_bytes = 0
+        self.sweep(now, set())
+
+    def look(self, now: int, ignored: Collection[bytes] = ()) -> bool:
+        """Look again what nodes here want, some gateways apart; True: that has changed."""
+        known = [one for one in self.core.membership.known_peers() if one.key not in ignored]
+        if not self.is_listening:
+            known = []
         patterns = frozenset(one for peer in known for one in peer.declared.sound_patterns())
         if patterns == self.patterns:
             return False
@@ -93,8 +144,9 @@ class Port:
         for pattern in patterns:
             matcher.add(pattern, None)
         self._matcher = matcher
-        for name in [name for name in self.passed if not self.wants(name[1])]:
-            self._end(now, name)
+        if self.is_open:
+            for name in [name for name in self.passed if not self.wants(name[1])]:
+                self._end(now, name)
         return True
 
     def ask(self, now: int, patterns: frozenset[str]) -> None:
@@ -124,6 +176,10 @@ class Port:
                 passed.end_frame = outgoing.sender_of(passed.topic).next_sequence
             elif outgoing.flow.acknowledged >= passed.end_frame:
                 self._end(now, name)
+
+    def tell(self, now: int, beacon: Beacon) -> None:
+        """Tell other gateways here where we are."""
+        self.core.endpoint.send(None, BEACON, 0, encode_beacon(beacon))
 
     def crowd(self, now: int, *, is_crowded: bool) -> None:
         """Take in no more here, because another port is behind; or go on."""

@@ -8,25 +8,35 @@ Why not frames as they are: their sequences are of one stream, which a receiver 
 from the gateway's own; and a frame holds what its own receivers want, not what those beyond do.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from hubbub.limits import PORT_BYTES_CROWDED
+from hubbub.limits import BEACON_INTERVAL, PORT_BYTES_CROWDED
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Port
+from hubbub.protocol.gateway.tree import Tree
+from hubbub.protocol.peers import Peer
+from hubbub.wire.gateways import Beacon, decode_beacon
 
 Call = Callable[[Port, Callable[[int], Any]], Any]  # With `now`, under the lock of the port.
 
 
 class Relay:
-    """All ports of one gateway."""
+    """All ports of one gateway, and its place in the tree of gateways."""
 
-    def __init__(self, ports: list[Port], call: Call) -> None:
+    def __init__(self, now: int, ports: list[Port], call: Call) -> None:
         self.ports = ports
         self._call = call
         self._is_crowded = False  # And the ports know.
+        gateway = min(port.core.endpoint.identity.id for port in ports)
+        self.tree = Tree(gateway, len(ports), now)
+        self.beacon_ns = now  # When to tell again where we are.
+        self._beacons: deque[tuple[int, int, bytes, Beacon]] = deque()
+        for port in ports:
+            port.is_open = False
 
     @property
     def is_waiting(self) -> bool:
@@ -38,29 +48,55 @@ class Relay:
         """Tell whether so much waits at a port that the others should take in no more."""
         return any(port.queued_bytes > PORT_BYTES_CROWDED for port in self.ports)
 
+    def hear(self, place: int, now: int, peer: Peer, body: bytes) -> None:
+        """Note what another gateway says on the network of a port; under that port's lock."""
+        beacon = decode_beacon(body)
+        if beacon is not None:
+            self._beacons.append((now, place, peer.key, beacon))
+
     def take(self, origin: Port, delivery: Delivery) -> None:
         """Take a run of messages that came to a port; `pump` sends it on."""
         hops = getattr(delivery.topic, "hops", 0) + 1
-        for port in self.ports:
+        for port in self.ports if origin.is_listening else ():
             if port is not origin:
                 port.put(delivery, hops)
 
-    def look(self) -> None:
-        """Look again what is wanted where, and ask for it everywhere else."""
-        changed = [port for port in self.ports if self._call(port, port.look)]
-        if not changed:
-            return
+    def look(self, now: int) -> None:
+        """Look again which ports pass on and what is wanted where, and ask for it elsewhere."""
+        self._settle(now)
+        for place, port in enumerate(self.ports):
+            self._call(port, partial(port.look, ignored=self.tree.ignored(place)))
         for port in self.ports:
-            others = (one.patterns for one in self.ports if one is not port)
+            others = (one.patterns for one in self.ports if one is not port and port.is_listening)
             wanted = frozenset(chain.from_iterable(others))
             if wanted != port.asked:
                 self._call(port, partial(port.ask, patterns=wanted))
+
+    def _settle(self, now: int) -> None:
+        while self._beacons:
+            self.tree.hear(*self._beacons.popleft())
+        is_changed = self.tree.settle(now, self._is_present)
+        if not is_changed and now < self.beacon_ns:
+            return
+        for place, port in enumerate(self.ports):
+            is_open = self.tree.is_open[place] and not self.tree.is_standby
+            if is_open != port.is_open:
+                self._call(port, port.open if is_open else port.close)
+            port.is_standby = self.tree.is_standby
+            self._call(port, partial(port.tell, beacon=self.tree.beacon(place)))
+        self.beacon_ns = now + BEACON_INTERVAL
+
+    def _is_present(self, place: int, key: bytes) -> bool:
+        peer = self.ports[place].core.peers.get(key)
+        return peer is not None and peer.is_present
 
     def sweep(self) -> None:
         """Forget what comes from nowhere any more; now and then."""
         heard = {port: self._call(port, port.heard) for port in self.ports}
         for port in self.ports:
-            others = set().union(*(heard[one] for one in self.ports if one is not port))
+            others = set().union(
+                *(heard[one] for one in self.ports if one is not port and port.is_open)
+            )
             self._call(port, partial(port.sweep, heard=others))
 
     def pump(self) -> None:

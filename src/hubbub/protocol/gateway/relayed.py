@@ -18,12 +18,14 @@ from hubbub.wire.header import split_key
 
 
 class Place:
-    """How far we are with a subject of an origin."""
+    """How far we are with a subject of an origin, and where the hole before that began, if any."""
 
-    __slots__ = ("expected",)
+    __slots__ = ("expected", "hole_first", "hole_reason")
 
     def __init__(self) -> None:
         self.expected: int | None = None
+        self.hole_first = 0
+        self.hole_reason = ""
 
 
 class RelayedTopic(IncomingTopic):
@@ -46,6 +48,24 @@ class RelayedTopic(IncomingTopic):
     @expected.setter
     def expected(self, sequence: int | None) -> None:
         self.place.expected = sequence
+
+    @property
+    def hole_first(self) -> int:
+        """Return where the open hole began: one that two gateways leave is one hole."""
+        return self.place.hole_first
+
+    @hole_first.setter
+    def hole_first(self, sequence: int) -> None:
+        self.place.hole_first = sequence
+
+    @property
+    def hole_reason(self) -> str:
+        """Return why it is one."""
+        return self.place.hole_reason
+
+    @hole_reason.setter
+    def hole_reason(self, reason: str) -> None:
+        self.place.hole_reason = reason
 
 
 class Places:

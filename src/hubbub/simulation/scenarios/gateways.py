@@ -205,3 +205,71 @@ def gateway_origins(stage: Stage) -> None:
     )
     world.check(is_forgotten, "topics of origins that are gone are passed on for ever")
     world.check(not joined.ports[1].core.state.topics, "they are still declared")
+
+
+@scenario
+def gateway_ring(stage: Stage) -> None:
+    """Close a ring of LANs: each message comes once to each, and none goes round for ever."""
+    lans = Lans(stage, stage.random.randint(3, 6))
+    count = len(lans.networks)
+    for lan in range(count):
+        lans.gateway(lan, (lan + 1) % count)
+    publishers = _populate(lans)
+    _disturb(lans)
+    _talk(lans, publishers)
+    stage.play()
+    lans.finish(5 * SECOND)
+    stage.check_first()
+    for node in stage.ledger.nodes:
+        for pattern in list(node.patterns):
+            node.unsubscribe(pattern)
+    stage.world.run_for(_MEET_NS)
+    left = [topic.subject for node in publishers for topic in node.topics if topic.receivers]
+    stage.world.check(not left, f"interests go in a circle: {left}")
+
+
+@scenario
+def gateway_parallel(stage: Stage) -> None:
+    """Have two or three gateways between two LANs and kill them, but for one: nothing is lost."""
+    random, world = stage.random, stage.world
+    lans = Lans(stage, 2)
+    gateways = [lans.gateway(0, 1) for _ in range(random.randint(2, 3))]
+    publishers = _populate(lans)
+    lans.faults(loss=random.choice([0, random.uniform(0, 0.05)]))
+    _talk(lans, publishers, messages=1500)
+    random.shuffle(gateways)
+    for one in gateways[1:]:
+        world.run_for(random.randint(20, 400) * MS)
+        one.crash()
+        world.run_for(3 * SECOND)
+    stage.play()
+    lans.finish(5 * SECOND)
+    stage.check_first()
+
+
+@scenario
+def gateway_maze(stage: Stage) -> None:
+    """Draw LANs and gateways as they come, with rings, and let gateways die and return."""
+    random, world = stage.random, stage.world
+    lans = Lans(stage, random.randint(3, 8))
+    count = len(lans.networks)
+    pairs = [(random.randrange(lan), lan) for lan in range(1, count)]
+    pairs += [(random.randrange(lan), lan) for lan in random.choices(range(1, count), k=3)]
+    gateways = [lans.gateway(*pair) for pair in pairs]
+    publishers = _populate(lans)
+    _disturb(lans)
+    stage.ledger.are_gaps_allowed = True
+    _talk(lans, publishers, messages=1000)
+    for _ in range(random.randint(1, 4)):
+        world.run_for(random.randint(20, 300) * MS)
+        place = random.randrange(len(gateways))
+        gateways[place].crash()
+        world.run_for(random.choice([10, 500, 3000]) * MS)
+        gateways[place] = gateways[place].restart()
+    stage.play()
+    world.run_for(4 * SECOND)
+    for node in publishers:
+        for topic in node.topics:
+            stage.feed(node, topic, count=20)
+    stage.play()
+    lans.finish(5 * SECOND)

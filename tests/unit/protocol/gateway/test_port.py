@@ -4,7 +4,9 @@ from hubbub.limits import HOP_LIMIT, MS, PORT_BYTES_MAX, RELAYED_SUBJECT_BYTES_M
 from hubbub.message import Source
 from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.gateway.port import Port
-from hubbub.protocol.topics import IncomingTopic, Way
+from hubbub.protocol.gateway.relayed import Place, RelayedTopic
+from hubbub.protocol.topics import Hole, IncomingTopic, Way
+from hubbub.wire.control import Topic
 from tests.harness import Lan, Node
 
 ORIGIN = Source("lidar-7", bytes(range(12)), 77)
@@ -130,3 +132,18 @@ def test_origin_that_is_here_is_not_heard_by_a_gateway() -> None:
     topic = IncomingTopic(16, "/t/x", neighbour, [], Way(), is_reliable=True, is_wanted=True)
     beyond.bring(topic, 1, b"a")
     assert beyond.got == []
+
+
+def test_hole_that_two_gateways_leave_is_one() -> None:
+    place, holes = Place(), list[Hole]()
+    declared = Topic(16, 1, "/t/x", 1, "", 0, 0, bytes(20), "lidar-7", 1)
+    first, second = (
+        RelayedTopic(declared, place, holes, Way(), is_reliable=True, is_wanted=True)
+        for _ in range(2)
+    )
+    first.start(171)
+    first.start(559)
+    second.start(667)
+    first.close_hole()
+    second.close_hole()
+    assert [(hole.first, hole.last) for hole in holes] == [(171, 666)]

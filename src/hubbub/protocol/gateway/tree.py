@@ -1,0 +1,117 @@
+"""Which ports of gateways pass on, so that between any two networks there is one way.
+
+Gateways may close a ring, or stand side by side. As bridges do it (IEEE 802.1D), they agree on a
+tree: the gateway of the smallest id is the root, each tells on all its networks how far it is from
+the root, and on each network only the closest passes on; a port that is neither that nor the way to
+the root is closed. So neither messages nor interests can go in a circle for ever.
+
+What is heard lasts while it is repeated. A root that is gone lives on in what others tell of it;
+each passing makes it farther away, and at HOP_LIMIT nobody believes it. Until all agree there may
+be a circle for some milliseconds: then messages come twice, which receivers see by the sequence.
+
+Why not the shortest way for each origin: a table of origins and a hand-over for each of them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, TREE_LISTEN
+from hubbub.wire.gateways import Beacon
+
+
+class Vector(NamedTuple):
+    """How good a way is; of two the smaller is better."""
+
+    root: bytes
+    distance: int
+    gateway: bytes
+    port: int
+
+
+class Heard(NamedTuple):
+    """What another gateway told, and when."""
+
+    beacon: Beacon
+    heard_ns: int
+
+    @property
+    def vector(self) -> Vector:
+        """Return how good it is."""
+        one = self.beacon
+        return Vector(one.root, one.distance, one.gateway, one.port)
+
+
+class Tree:
+    """The place of one gateway among all."""
+
+    def __init__(self, gateway: bytes, ports: int, now: int) -> None:
+        self.gateway = gateway
+        self.root = gateway
+        self.distance = 0
+        self.is_open = [False] * ports
+        self.heard: list[dict[bytes, Heard]] = [{} for _ in range(ports)]  # By key of the node.
+        self._listen_until_ns = now + TREE_LISTEN
+
+    def hear(self, now: int, port: int, key: bytes, beacon: Beacon) -> None:
+        """Take what another gateway tells on the network of a port."""
+        self.heard[port][key] = Heard(beacon, now)
+
+    def settle(self, now: int, is_present: Callable[[int, bytes], bool]) -> bool:
+        """Forget who is gone, and look which ports pass on; True: others must hear of it."""
+        for port, heard in enumerate(self.heard):
+            for key in list(heard):
+                if now - heard[key].heard_ns > BEACON_TIMEOUT or not is_present(port, key):
+                    del heard[key]
+        before = self.root, self.distance, list(self.is_open)
+        best = [self._best(port) for port in range(len(self.heard))]
+        root_port = self._choose_root(best)
+        for port, other in enumerate(best):
+            offer = Vector(self.root, self.distance, self.gateway, port)
+            is_best = other is None or offer < other
+            self.is_open[port] = now >= self._listen_until_ns and (is_best or port == root_port)
+        return before != (self.root, self.distance, self.is_open)
+
+    def _best(self, port: int) -> Vector | None:
+        vectors = [one.vector for one in self.heard[port].values()]
+        return min((one for one in vectors if one.distance < HOP_LIMIT), default=None)
+
+    def _choose_root(self, best: list[Vector | None]) -> int | None:
+        """Find the root, and the port that leads to it; None: we are it."""
+        self.root, self.distance = self.gateway, 0
+        ways = [(vector, port) for port, vector in enumerate(best) if vector is not None]
+        if not ways:
+            return None
+        vector, port = min(ways)
+        if vector.root >= self.gateway:
+            return None
+        self.root, self.distance = vector.root, vector.distance + 1
+        return port
+
+    @property
+    def is_standby(self) -> bool:
+        """Tell whether this gateway joins no networks now, and knows which ones it would."""
+        return len(self.is_open) == 2 and not all(self.is_open)
+
+    def beacon(self, port: int) -> Beacon:
+        """Return what to tell on the network of a port."""
+        is_open = self.is_open[port]
+        return Beacon(self.root, self.distance, self.gateway, port, is_open, self.is_standby)
+
+    def ignored(self, port: int) -> set[bytes]:
+        """Return the gateways whose wishes on the network of a port count for nothing.
+
+        They only stand by; or, where we do, they are the ones that we stand by for.
+        """
+        others = {
+            one.beacon.gateway
+            for place, heard in enumerate(self.heard)
+            if place != port
+            for one in heard.values()
+        }
+        return {
+            key
+            for key, one in self.heard[port].items()
+            if one.beacon.is_standby
+            or one.beacon.gateway == self.gateway
+            or (self.is_standby and one.beacon.gateway in others)
+        }

@@ -1,0 +1,153 @@
+"""Which ports of gateways pass on: between any two networks one way, whatever the drawing."""
+
+from random import Random
+
+import pytest
+
+from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, MS, TREE_LISTEN
+from hubbub.protocol.gateway.tree import Tree
+from hubbub.wire.gateways import Beacon, decode_beacon, encode_beacon
+
+
+class Drawing:
+    """Gateways by the LANs that they join; beacons go round until nothing changes."""
+
+    def __init__(self, *gateways: tuple[int, ...]) -> None:
+        self.now = 0
+        self.places = list(gateways)
+        self.trees = [
+            Tree(number.to_bytes(12, "big"), len(lans), 0)
+            for number, lans in enumerate(gateways, 1)
+        ]
+        self.dead: set[int] = set()
+        self.run(TREE_LISTEN)
+        self.run(MS)
+
+    def run(self, time_ns: int) -> None:
+        """Let time pass, then let all agree."""
+        self.now += time_ns
+        for _ in range(2 * HOP_LIMIT + 2):
+            for one in self._alive():
+                self._tell(one)
+            for one in self._alive():
+                self.trees[one].settle(self.now, lambda _, key: key[0] not in self.dead)
+
+    def _alive(self) -> list[int]:
+        return [one for one in range(len(self.trees)) if one not in self.dead]
+
+    def _tell(self, one: int) -> None:
+        for port, lan in enumerate(self.places[one]):
+            beacon = self.trees[one].beacon(port)
+            for other in self._alive():
+                for place, there in enumerate(self.places[other]):
+                    if there == lan and (other, place) != (one, port):
+                        self.trees[other].hear(self.now, place, bytes([one, port]), beacon)
+
+    def open_ports(self) -> set[tuple[int, int]]:
+        """Return (gateway, LAN) of all ports that pass on."""
+        return {
+            (one, lan)
+            for one in self._alive()
+            for lan, is_open in zip(self.places[one], self.trees[one].is_open, strict=True)
+            if is_open
+        }
+
+    def check_tree(self) -> None:
+        """Check that LANs that could be joined are, and in one way only."""
+        could = {(one, lan) for one in self._alive() for lan in self.places[one]}
+        groups = {}
+        for edges in (could, self.open_ports()):
+            leader: dict[object, object] = {}
+
+            def find(node: object, leader: dict[object, object] = leader) -> object:
+                while leader.setdefault(node, node) != node:
+                    node = leader[node]
+                return node
+
+            circles = 0
+            for one, lan in sorted(edges):
+                ends = find(("gateway", one)), find(("lan", lan))
+                circles += ends[0] == ends[1]
+                leader[ends[0]] = ends[1]
+            lans = {lan for _, lan in could}
+            groups[edges is could] = {
+                frozenset(b for b in lans if find(("lan", a)) == find(("lan", b))) for a in lans
+            }
+        assert circles == 0, self.places
+        assert groups[True] == groups[False], self.places
+
+
+def test_one_gateway_opens_all_ports_after_it_has_looked_around() -> None:
+    tree = Tree(b"a" * 12, 3, 0)
+    assert not tree.settle(0, lambda *_: True)
+    assert tree.is_open == [False, False, False]
+    assert tree.settle(TREE_LISTEN, lambda *_: True)
+    assert tree.is_open == [True, True, True]
+
+
+def test_ring_of_three_is_cut_once() -> None:
+    drawing = Drawing((0, 1), (1, 2), (2, 0))
+    assert len(drawing.open_ports()) == 5
+    drawing.check_tree()
+
+
+def test_of_two_side_by_side_one_stands_by_and_takes_over() -> None:
+    drawing = Drawing((0, 1), (0, 1))
+    first, second = drawing.trees
+    assert all(first.is_open) and not first.is_standby
+    assert second.is_standby and second.beacon(0).is_standby
+    drawing.dead.add(0)
+    drawing.run(MS)
+    assert all(second.is_open) and not second.is_standby
+
+
+def test_wishes_of_who_stands_by_do_not_count() -> None:
+    drawing = Drawing((0, 1), (0, 1))
+    first, second = drawing.trees
+    assert first.ignored(0) == {bytes([1, 0])} and first.ignored(1) == {bytes([1, 1])}
+    assert second.ignored(0) == {bytes([0, 0])}
+
+
+def test_what_is_not_repeated_is_forgotten() -> None:
+    drawing = Drawing((0, 1), (0, 1))
+    second = drawing.trees[1]
+    assert not second.settle(drawing.now + BEACON_TIMEOUT, lambda *_: True)
+    assert second.settle(drawing.now + BEACON_TIMEOUT + 1, lambda *_: True)
+    assert all(second.is_open) and second.root == second.gateway
+
+
+def test_root_that_is_gone_is_not_believed_for_ever() -> None:
+    drawing = Drawing((0, 1), (1, 2), (2, 3), (3, 1))
+    assert {tree.root for tree in drawing.trees} == {drawing.trees[0].gateway}
+    drawing.dead.add(0)
+    drawing.run(MS)
+    alive = drawing.trees[1:]
+    assert {tree.root for tree in alive} == {drawing.trees[1].gateway}
+    drawing.check_tree()
+
+
+def test_both_ports_on_one_network_are_seen() -> None:
+    drawing = Drawing((0, 0))
+    assert drawing.trees[0].is_open == [True, False]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_drawing_becomes_a_tree_also_after_deaths(seed: int) -> None:
+    random = Random(seed)
+    count = random.randint(2, 7)
+    drawn = [
+        tuple(random.sample(range(count), random.randint(2, min(3, count))))
+        for _ in range(random.randint(1, 9))
+    ]
+    drawing = Drawing(*drawn)
+    drawing.check_tree()
+    for one in random.sample(range(len(drawn)), len(drawn) // 2):
+        drawing.dead.add(one)
+        drawing.run(MS)
+        drawing.check_tree()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x90", b"\xc0", encode_beacon(
+    Beacon(bytes(12), 1, bytes(12), 0, True, True))[:-1]])  # fmt: skip
+def test_beacon_that_is_none_is_refused(data: bytes) -> None:
+    assert decode_beacon(data) is None
