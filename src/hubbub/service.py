@@ -1,24 +1,33 @@
 """A service in the hand: subscribe, publish, ask one member, see who manages it."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from hubbub.closing import Closing
 from hubbub.errors import Backpressure, ConfigurationError, HubbubError, PayloadError
-from hubbub.limits import QUEUE_MESSAGES, SERVICE_NAME_BYTES_MAX, SERVICE_PAYLOAD_BYTES_MAX
+from hubbub.limits import (
+    QUEUE_MESSAGES,
+    SERVICE_NAME_BYTES_MAX,
+    SERVICE_PATTERNS_BYTES_MAX,
+    SERVICE_PATTERNS_MAX,
+    SERVICE_PAYLOAD_BYTES_MAX,
+)
 from hubbub.message import Message, Source
 from hubbub.protocol.delivery import Delivery
-from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS
+from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS, TOTAL
+from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.seat import Delivered, Settled
 from hubbub.runtime.inbox import message_of_one
 from hubbub.runtime.logs import logger_of
 from hubbub.service_host import ServiceHost, ServiceTopic
+from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.wire.services import (
     ANSWERS,
+    ANYCAST,
     NO_LOCAL,
     REFUSED,
     RETAIN,
@@ -52,15 +61,16 @@ class Service(Closing):
         self._services = services
         self._driver = services.driver
         self._machine = services.driver.machine
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: dict[Subscription, tuple[str, ...]] = {}  # And what each wants.
         self._host = ServiceHost(node, name, self._closed)
         self._answer: Callable[[Message], Any] | None = None
         self._lane = node._pool.lane(self._answer_next)
         self._asked: list[tuple[Delivered, Message]] = []
         self._options: dict[str, Any] = {"flags": 0, "order": NO_ORDER, "credentials": b""}
+        self._patterns: tuple[str, ...] = ()  # What our subscriptions want together.
         self._lock = Lock()
-        self._waiting: dict[int, Settled | None] = {}
-        self._lane_out = self._machine.publishing.lane(name)
+        self._waiting: dict[tuple[str, int], Settled | None] = {}
+        self._lanes: dict[str, Lane] = {}
 
     # Subscribing.
 
@@ -74,13 +84,16 @@ class Service(Closing):
         order: str = "none",
         no_local: bool = False,
         credentials: bytes = b"",
+        patterns: str | Iterable[str] = (),
     ) -> Subscription:
         """Receive what is published here: iterate over the result, or give a callback.
 
-        It is a subscription like any other, but has no patterns. `order` is `none`, `fifo` (each
-        publisher's) or `total` (the same for everybody). It and `no_local`, `credentials` are those
-        of the whole node: the last call decides.
+        It is a subscription like any other. With `patterns` only what is published on a subject
+        that matches one of them comes; the manager sees to that. `order` is `none`, `fifo` (each
+        publisher's, subject by subject) or `total` (the same for everybody). It and `no_local`,
+        `credentials` are those of the whole node: the last call decides.
         """
+        wanted = _check_patterns(patterns, order)
         if order not in ORDERS:
             raise ConfigurationError(f"order={order!r}: choose one of {', '.join(ORDERS)}")
         subscription = Subscription(
@@ -89,7 +102,7 @@ class Service(Closing):
         )  # fmt: skip
         subscription.add(self.name)
         with self._lock:
-            self._subscriptions.append(subscription)
+            self._subscriptions[subscription] = wanted
             flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
             self._options = {"flags": flags, "order": order, "credentials": credentials}
         self._join()
@@ -107,15 +120,22 @@ class Service(Closing):
         self._join()
 
     def _join(self) -> None:
-        self._driver.call(self._machine.subscribe, self.name, **self._options)
+        with self._lock:
+            self._patterns = _united(list(self._subscriptions.values()))
+        self._driver.call(
+            self._machine.subscribe, self.name, patterns=self._patterns, **self._options
+        )
 
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
-            if subscription in self._subscriptions:
-                self._subscriptions.remove(subscription)
+            self._subscriptions.pop(subscription, None)
             is_over = not self._subscriptions and self._answer is None
-        if is_over and self._driver.closed_reason is None:
-            self._driver.call(self._machine.unsubscribe, self.name)
+            is_less = _united(list(self._subscriptions.values())) != self._patterns
+        if self._driver.closed_reason is None:
+            if is_over:
+                self._driver.call(self._machine.unsubscribe, self.name)
+            elif is_less:
+                self._join()
 
     def wait_until_subscribed(self, timeout: float | None = None) -> bool:
         """Wait until the manager has us on its list; False: not in time."""
@@ -146,19 +166,25 @@ class Service(Closing):
 
     def publish(
         self, payload: Any, *, wait: float | None = None, retain: bool = False,
-        credentials: bytes = b"",
+        credentials: bytes = b"", subject: str = "",
     ) -> int | None:  # fmt: skip
         """Publish to all subscribers, subscribed or not.
 
         With `wait` return how many subscribers the manager sent it to, None: it did not say so in
-        time. `retain` keeps the message for those who subscribe later. Raises `Backpressure` when
+        time. `retain` keeps the message for those who subscribe later. With a `subject` it is for
+        those whose patterns match, and for those who have none. Raises `Backpressure` when
         16,384 messages or 2 MiB wait for a manager and none is taken within `send_timeout`.
         """
+        if subject:
+            check_subject(subject)
+            if retain:
+                raise ConfigurationError("a service keeps its last value without a subject")
+        lane = self._lane_of(subject)
         if wait is None and not retain and not credentials:
-            self._publish_plain(_check(payload))
+            self._publish_plain(lane, _check(payload))
             return None
         flags = RETAIN if retain else 0
-        settled = self._send(_check(payload), flags, credentials, wait, is_request=False)
+        settled = self._send(lane, _check(payload), flags, credentials, wait)
         if wait is None or settled is None:
             return None
         return settled.number if settled.status == TAKEN else 0
@@ -167,53 +193,53 @@ class Service(Closing):
         self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b""
     ) -> bytes:
         """Ask any one member that answers, and return its reply."""
-        settled = self._send(_check(payload), 0, credentials, timeout, is_request=True)
+        lane = self._lane_of("")
+        settled = self._send(lane, _check(payload), ANYCAST, credentials, timeout)
         if settled is not None and settled.payload is not None:
             return settled.payload
         how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
 
+    def _lane_of(self, subject: str) -> Lane:
+        lane = self._lanes.get(subject)
+        if lane is None:
+            lane = self._lanes[subject] = self._machine.publishing.lane(self.name, subject)
+        return lane
+
     def _send(
-        self, payload: bytes, flags: int, credentials: bytes, wait: float | None, *,
-        is_request: bool,
-    ) -> Settled | None:  # fmt: skip
+        self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
+    ) -> Settled | None:
         deadline = None if wait is None else monotonic() + wait
-        machine = self._machine
 
         def send(now: int) -> int | None:
-            if is_request:
-                sequence = machine.request_any(now, self.name, payload, credentials=credentials)
-            else:
-                sequence = machine.publish(
-                    now, self.name, payload, flags=flags, credentials=credentials,
-                    is_urgent=wait is not None,
-                )  # fmt: skip
+            is_urgent = wait is not None and not flags & ANYCAST  # The reply is waited for.
+            sequence = self._machine.publish_in(
+                now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent
+            )
             if sequence is not None and wait is not None:
-                self._waiting[sequence] = None
+                self._waiting[lane.subject, sequence] = None
             return sequence
 
         sequence = self._driver.call(send)
         while sequence is None:
-            self._wait_for_room()
+            self._wait_for_room(lane)
             sequence = self._driver.call(send)
-        return None if deadline is None else self._wait_for(sequence, deadline)
+        return None if deadline is None else self._wait_for((lane.subject, sequence), deadline)
 
-    def _publish_plain(self, payload: bytes) -> None:
-        publish, lane = self._driver.publish, self._lane_out
-        while not publish(lane, payload):
-            self._wait_for_room()
+    def _publish_plain(self, lane: Lane, payload: bytes) -> None:
+        while not self._driver.publish(lane, payload):
+            self._wait_for_room(lane)
 
-    def _wait_for(self, sequence: int, deadline: float) -> Settled | None:
+    def _wait_for(self, which: tuple[str, int], deadline: float) -> Settled | None:
         left = max(0.0, deadline - monotonic())
-        self._driver.wait(lambda: self._waiting.get(sequence) is not None, left)
-        settled = self._waiting.pop(sequence, None)
+        self._driver.wait(lambda: self._waiting.get(which) is not None, left)
+        settled = self._waiting.pop(which, None)
         if settled is not None and settled.status == REFUSED:
             raise HubbubError(f"the manager of service {self.name} refused the message")
         return settled
 
-    def _wait_for_room(self) -> None:
-        timeout = self._node.settings.send_timeout
-        has_room, lane = self._machine.has_room_in, self._lane_out
+    def _wait_for_room(self, lane: Lane) -> None:
+        timeout, has_room = self._node.settings.send_timeout, self._machine.has_room_in
         if not self._driver.wait(lambda: has_room(lane), timeout):
             raise Backpressure(
                 f"no manager of service {self.name} took a message within send_timeout={timeout} s;"
@@ -252,7 +278,8 @@ class Service(Closing):
     # What comes from the machine; no lock is held.
 
     def _take(self, delivered: Delivered, received_ns: int) -> None:
-        topic = ServiceTopic(self.name, Source("", delivered.origin, delivered.incarnation))
+        subject, source = delivered.subject, Source("", delivered.origin, delivered.incarnation)
+        topic = ServiceTopic(subject or self.name, source)
         payloads = delivered.payloads
         delivery = Delivery(
             topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns, CHANNEL
@@ -261,14 +288,19 @@ class Service(Closing):
             self._asked.append((delivered, message_of_one(delivery, None)))
             self._lane.notify()
             return
-        for subscription in list(self._subscriptions):
-            subscription.deliver(delivery, subscription.context)
+        for subscription, patterns in list(self._subscriptions.items()):
+            if not patterns or (subject and any(matches(one, subject) for one in patterns)):
+                subscription.deliver(delivery, subscription.context)
 
     def _settle(self, settled: Settled) -> None:
         end = settled.sequence + settled.messages
-        awaited = [one for one in list(self._waiting) if settled.sequence <= one < end]
-        for sequence in awaited:
-            self._waiting[sequence] = settled
+        awaited = [
+            (subject, sequence)
+            for subject, sequence in list(self._waiting)
+            if subject == settled.subject and settled.sequence <= sequence < end
+        ]
+        for which in awaited:
+            self._waiting[which] = settled
         if not awaited and settled.status != TAKEN:
             is_nobody = settled.status == UNAVAILABLE
             reason = "nobody subscribes" if is_nobody else STATUS_NAMES[settled.status]
@@ -299,6 +331,25 @@ def check_name(name: Any) -> str:
             f"a service name of {size} bytes: it must have 1 to {SERVICE_NAME_BYTES_MAX}"
         )
     return name
+
+
+def _check_patterns(patterns: str | Iterable[str], order: str) -> tuple[str, ...]:
+    wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    for pattern in wanted:
+        check_pattern(pattern)
+    if wanted and order == TOTAL:
+        raise ConfigurationError("order='total' counts all messages: leave out patterns")
+    return wanted
+
+
+def _united(wanted: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return what the manager is asked for: everything, if somebody wants that, or too much."""
+    if not all(wanted):
+        return ()
+    patterns = tuple(dict.fromkeys(pattern for some in wanted for pattern in some))
+    size_bytes = sum(len(pattern.encode()) for pattern in patterns)
+    is_short = len(patterns) <= SERVICE_PATTERNS_MAX and size_bytes <= SERVICE_PATTERNS_BYTES_MAX
+    return patterns if is_short else ()
 
 
 def _check(payload: Any) -> bytes:

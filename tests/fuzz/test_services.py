@@ -78,10 +78,18 @@ class Mallory:
     def entries(self) -> list[Entry]:
         return [
             Entry(
-                self.id(), self.big(), self.random.random() < 0.5, self.number() & 7, self.place()
+                self.id(),
+                self.big(),
+                self.random.random() < 0.5,
+                self.number() & 7,
+                self.place(),
+                self.patterns(),
             )
             for _ in range(self.random.randrange(4))
         ]
+
+    def patterns(self) -> list[str]:
+        return self.random.sample(["/x/*", "/...", "", "a//b"], self.random.randrange(3))
 
     def record(self) -> Record:
         host, port = self.place()
@@ -100,6 +108,7 @@ class Mallory:
         extra = Extra(
             self.place(), "x", b"", [self.id() for _ in range(self.random.randrange(9))],
             self.random.randrange(4), self.random.randint(1, 4), self.entries(), self.big(),
+            self.random.choice(["", "/x/y", "not/one"]), self.patterns(),
         )  # fmt: skip
         return encode_request(Request(
             self.number(), flags, self.random.randrange(256), self.id(), self.big(), self.big(),

@@ -20,7 +20,7 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, Answer, Request
+from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, Answer, Entry, Request
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over")
@@ -88,7 +88,7 @@ def waiting_forgotten(sound: Method) -> Method:
     """Send nothing of what waits when there is room for it, nor later."""
 
     def finish(self: Publishing, now: int, published: Any, *rest: Any) -> None:
-        lane = self._lanes[published.request.message.key]
+        lane = self._lanes[published.request.message.key, ""]
         if published.request.flags & BATCH:
             lane.waiting.clear()
         sound(self, now, published, *rest)
@@ -114,6 +114,23 @@ def any_change_believed(sound: Method) -> Method:
             one.manager, one.epoch = manager, epoch - epoch % 3
 
     return changed
+
+
+@bug(Line, "entry", "services_subjects")
+def patterns_not_handed_over(sound: Method) -> Method:
+    """Tell others who subscribes, and not to what."""
+
+    def entry(self: Line) -> Entry:
+        whole: Entry = sound(self)
+        return msgspec.structs.replace(whole, patterns=[])
+
+    return entry
+
+
+@bug(Seen, "take", "services_subjects")
+def subjects_counted_together(sound: Method) -> Method:
+    """Take the numbers of all subjects of a publisher for one sequence."""
+    return lambda self, origin, first, count: sound(self, origin[:2], first, count)
 
 
 @bug(HandOvers, "take", "services_join")

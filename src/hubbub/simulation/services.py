@@ -5,7 +5,7 @@ know nothing of lists, epochs or trees: they know who lives, who subscribed, and
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -69,14 +69,16 @@ class ServiceNode:
     # What the application does.
 
     def subscribe(
-        self, name: str, *, flags: int = 0, order: str = NO_ORDER, credentials: bytes = b""
-    ) -> None:
+        self, name: str, *, flags: int = 0, order: str = NO_ORDER, credentials: bytes = b"",
+        patterns: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """Subscribe to a service."""
         self.wanted[name] = self.world.now
         self.ended.pop(name, None)
         self.machine.subscribe(
-            self.world.now, name, flags=flags, order=order, credentials=credentials
-        )
+            self.world.now, name, flags=flags, order=order, credentials=credentials,
+            patterns=patterns,
+        )  # fmt: skip
         self._turn()
 
     def unsubscribe(self, name: str) -> None:
@@ -86,9 +88,11 @@ class ServiceNode:
         self.machine.unsubscribe(self.world.now, name)
         self._turn()
 
-    def publish(self, name: str, payload: bytes, *, flags: int = 0) -> int | None:
+    def publish(
+        self, name: str, payload: bytes, *, flags: int = 0, subject: str = ""
+    ) -> int | None:
         """Publish in a service."""
-        sequence = self.machine.publish(self.world.now, name, payload, flags=flags)
+        sequence = self.machine.publish(self.world.now, name, payload, flags=flags, subject=subject)
         self._turn()
         return sequence
 

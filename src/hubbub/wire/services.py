@@ -22,7 +22,9 @@ from hubbub.limits import (
     SERVICE_LEASE_MS_MAX,
     SERVICE_NAME_BYTES_MAX,
     SERVICE_NUMBER_MAX,
+    SERVICE_PATTERNS_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
+    SUBJECT_BYTES_MAX,
 )
 from hubbub.wire import payloads
 from hubbub.wire.header import KEY_BYTES as PEER_KEY_BYTES
@@ -88,6 +90,8 @@ ServiceKey = Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_
 Name = Annotated[str, msgspec.Meta(max_length=SERVICE_NAME_BYTES_MAX)]
 Host = Annotated[str, msgspec.Meta(max_length=64)]
 Place = tuple[Host, U16]
+Subject = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX)]
+Patterns = Annotated[list[Subject], msgspec.Meta(max_length=SERVICE_PATTERNS_MAX)]
 Payload = Annotated[bytes, msgspec.Meta(max_length=SERVICE_PAYLOAD_BYTES_MAX)]
 
 
@@ -152,6 +156,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     is_in: bool
     flags: U16 = 0
     place: Place | None = None
+    patterns: Patterns = []
 
 
 class Extra(msgspec.Struct, array_like=True, frozen=True):
@@ -159,7 +164,8 @@ class Extra(msgspec.Struct, array_like=True, frozen=True):
 
     `place` is where the origin can be reached, `nodes` for whom an INFO is passed on. A list of
     subscribers goes in parts, `entries` beside the ids of the message; `last_order` and `kept` are
-    what else a new manager must know.
+    what else a new manager must know. What is published may have a `subject`, and who subscribes
+    may want only what matches some `patterns`.
     """
 
     place: Place | None = None
@@ -170,6 +176,8 @@ class Extra(msgspec.Struct, array_like=True, frozen=True):
     parts: Annotated[int, msgspec.Meta(ge=1, le=LIST_PARTS_MAX)] = 1
     entries: Annotated[list[Entry], msgspec.Meta(max_length=LIST_PART_ENTRIES)] = []
     last_order: Number = 0
+    subject: Subject = ""
+    patterns: Patterns = []
 
 
 class Request(NamedTuple):
@@ -305,6 +313,7 @@ class Result(msgspec.Struct, array_like=True, frozen=True, tag=1):
     status: Status
     epoch: Epoch
     number: Number = 0
+    subject: Subject = ""
 
 
 class Query(msgspec.Struct, array_like=True, frozen=True, tag=2):

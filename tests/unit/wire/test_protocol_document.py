@@ -171,6 +171,8 @@ def test_figures_of_services_are_the_limits() -> None:
     assert f"Those of INFO wait {limits.ACK_DELAY // ms} ms for each other" in TEXT
     assert f"or until they are of {limits.ACK_BYTES >> 10} KiB" in TEXT
     assert f"or until they are {limits.PUBLISHES_PER_ANSWER}." in TEXT
+    patterns, size = limits.SERVICE_PATTERNS_MAX, limits.SERVICE_PATTERNS_BYTES_MAX
+    assert f"up to {patterns} of at most {size:,} bytes" in TEXT
     assert f"fewer than {limits.BATCH_AT_ONCE} frames of the service" in TEXT
     assert f"at most\n{limits.BATCH_HOLD // ms} ms" in TEXT
     published = f"{limits.PUBLISHES_MAX:,} messages or {limits.PUBLISHES_BYTES_MAX >> 20} MiB"

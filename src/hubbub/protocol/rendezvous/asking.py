@@ -36,13 +36,12 @@ class Asking:
         return now >= self.ready_ns or any(True for _ in self.view.present())
 
     def make(
-        self, message: Message, sequence: int, flags: int, epoch: int, credentials: bytes,
-        name: str,
+        self, message: Message, sequence: int, flags: int = 0, epoch: int = 0,
+        extra: Extra = NOTHING,
     ) -> Request:  # fmt: skip
         """Make a request of this node."""
         is_lease = message.type == SUBSCRIBE_SERVICE
         lease = SERVICE_LEASE // MS if is_lease else 0
-        extra = Extra(name=name, credentials=credentials) if name or credentials else NOTHING
         node, life = self.seat.node, self.seat.life
         return Request(0, flags, 0, node, life, sequence, epoch, lease, 0, message, extra)
 

@@ -5,6 +5,7 @@ about who manages what ends with the next renewal at the latest. It ends at the 
 it. What is published is the business of `publishing`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,11 +13,12 @@ from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.publishing import RESULT_PATIENCE, RETRY, Publishing
 from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
-from hubbub.protocol.rendezvous.seen import Seen, is_all_new
+from hubbub.protocol.rendezvous.seen import Origin, Seen, is_all_new
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.wire.services import (
     ANYCAST,
     NOBODY,
+    NOTHING,
     PASSED,
     PUBLISH,
     REFUSED,
@@ -28,6 +30,7 @@ from hubbub.wire.services import (
     UNKNOWN,
     UNSUBSCRIBE_SERVICE,
     Answer,
+    Extra,
     Message,
     Reply,
     Request,
@@ -38,6 +41,7 @@ NO_ORDER: Final = "none"
 FIFO: Final = "fifo"
 TOTAL: Final = "total"
 ORDERS: Final = (NO_ORDER, FIFO, TOTAL)
+_EVERYBODY: Final[Origin] = (NOBODY, 0, "")
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class Subscribed:
     flags: int
     order: str
     credentials: bytes
+    patterns: tuple[str, ...] = ()
     manager: bytes = NOBODY
     epoch: int = 0
     is_confirmed: bool = False
@@ -57,7 +62,7 @@ class Subscribed:
     due_ns: int = 0
     delivered: int = 0
     seen: Seen = field(default_factory=Seen)
-    sequencers: dict[tuple[bytes, int], Sequencer[Delivered]] = field(default_factory=dict)
+    sequencers: dict[Origin, Sequencer[Delivered]] = field(default_factory=dict)
     baseline: int | None = None  # The last number of the manager when we came.
 
 
@@ -87,13 +92,13 @@ class Client:
 
     def subscribe(
         self, now: int, name: str, *, flags: int = 0, order: str = NO_ORDER,
-        credentials: bytes = b"",
+        credentials: bytes = b"", patterns: Sequence[str] = (),
     ) -> Subscribed:  # fmt: skip
         """Subscribe to a service, and stay subscribed; again: with other options."""
         key = service_key(name)
         self._ending.pop(key, None)
         known = self.subscribed.get(key)
-        one = Subscribed(key, name, self.seat.stamp(), flags, order, credentials)
+        one = Subscribed(key, name, self.seat.stamp(), flags, order, credentials, tuple(patterns))
         if known is not None:
             one.manager, one.epoch, one.seen = known.manager, known.epoch, known.seen
         self.subscribed[key] = one
@@ -106,7 +111,8 @@ class Client:
         if one is None:
             return
         message = Message(UNSUBSCRIBE_SERVICE, key)
-        request = self.asking.make(message, self.seat.stamp(), 0, one.epoch, one.credentials, "")
+        extra = Extra(credentials=one.credentials) if one.credentials else NOTHING
+        request = self.asking.make(message, self.seat.stamp(), 0, one.epoch, extra)
         ending = _Ending(request, one.manager, now, now + SERVICE_LEASE)
         self._ending[key] = ending
         self._end(now, ending)
@@ -124,7 +130,8 @@ class Client:
             return
         one.due_ns = self._plan(now + RESULT_PATIENCE + RETRY)
         message = Message(SUBSCRIBE_SERVICE, one.key)
-        request = asking.make(message, one.stamp, one.flags, one.epoch, one.credentials, one.name)
+        extra = Extra(name=one.name, credentials=one.credentials, patterns=list(one.patterns))
+        request = asking.make(message, one.stamp, one.flags, one.epoch, extra)
         asking.send(now, request, asking.target(now, one.key), self._asked)
 
     def _end(self, now: int, ending: _Ending) -> None:
@@ -156,10 +163,12 @@ class Client:
         elif ending is not None and ending.request.sequence == stamp:
             ending.due_ns = self._plan(now + RETRY)
 
-    def settle(self, now: int, key: bytes, type: int, sequence: int, answer: Answer) -> None:
+    def settle(
+        self, now: int, key: bytes, type: int, sequence: int, answer: Answer, subject: str = ""
+    ) -> None:
         """Hear from the manager what became of a request."""
         if type == PUBLISH:
-            self.publishing.settle(now, key, sequence, answer)
+            self.publishing.settle(now, (key, subject), sequence, answer)
         elif type == SUBSCRIBE_SERVICE:
             self._settle_subscribe(now, key, sequence, answer)
         else:
@@ -195,7 +204,7 @@ class Client:
         if one.baseline is None:
             one.baseline = answer.number
             if one.order == TOTAL:
-                self._sequencer(one, (NOBODY, 0)).begin(answer.number + 1)
+                self._sequencer(one, _EVERYBODY).begin(answer.number + 1)
         third = SERVICE_LEASE // 3
         one.due_ns = self._plan(now + int(third * (0.9 + 0.2 * self.seat.random.random())))
 
@@ -254,12 +263,13 @@ class Client:
             self.seat.counters["duplicates"] += 1
             return Answer(info.hop, TAKEN)
         # Requests are numbered apart, so they have a window of their own.
-        origin, count = (info.origin, info.incarnation ^ is_request), info.messages
+        subject, count = info.extra.subject, info.messages
+        origin = (info.origin, info.incarnation ^ is_request, subject)
         new = one.seen.take(origin, info.sequence, count)
         if new:
             delivered = Delivered(
                 one.key, one.name, info.payloads, info.origin, info.incarnation, info.sequence,
-                info.order, is_kept, info if is_request else None,
+                info.order, is_kept, info if is_request else None, subject,
             )  # fmt: skip
             self._take(now, one, delivered, new)
         if not is_all_new(new, count):
@@ -287,14 +297,15 @@ class Client:
 
     def _put_in_order(self, now: int, one: Subscribed, delivered: Delivered) -> None:
         is_fifo = one.order == FIFO
-        origin = (delivered.origin, delivered.incarnation) if is_fifo else (NOBODY, 0)
+        publisher = (delivered.origin, delivered.incarnation, delivered.subject)
+        origin = publisher if is_fifo else _EVERYBODY
         number = delivered.sequence if is_fifo else delivered.order
         sequencer = self._sequencer(one, origin)
         ready = sequencer.push(now, number, delivered, len(delivered.payloads))
         self._hand_out(one, ready)
         self._plan(sequencer.due_ns)
 
-    def _sequencer(self, one: Subscribed, origin: tuple[bytes, int]) -> Sequencer[Delivered]:
+    def _sequencer(self, one: Subscribed, origin: Origin) -> Sequencer[Delivered]:
         sequencer = one.sequencers.get(origin)
         if sequencer is None:
             sequencer = one.sequencers[origin] = Sequencer()

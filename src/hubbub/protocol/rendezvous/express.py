@@ -75,7 +75,7 @@ class Express:
             messages = count_of(rest)
         if sequence >> 63 or len(rest) > SERVICE_PAYLOAD_BYTES_MAX:
             return None
-        if service.seen.take((origin, incarnation), sequence, messages):
+        if service.seen.take((origin, incarnation, ""), sequence, messages):
             first = service.order + 1
             service.order += messages
             head = (flags & BATCH, 0, origin, incarnation, sequence, service.epoch, 0, first)
@@ -90,7 +90,7 @@ class Express:
         count = service.listing.count
         if not 0 < count <= DIRECT_FAN_OUT or self._seat.policy is not allow_everything:
             return False
-        return not self._seat.is_leaving and not service.listing.bare
+        return not self._seat.is_leaving and not service.listing.special
 
     def _send(self, now: int, service: Service, origin: bytes, head: _Head, tail: bytes) -> None:
         place_of, own = self._manager.view.place_of, self._seat.node

@@ -6,31 +6,48 @@ that a request which was overtaken cannot bring it back.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 from zlib import crc32
 
+from hubbub.errors import SubjectError
 from hubbub.limits import SERVICE_LEASE, SUBSCRIBERS_MAX
 from hubbub.protocol.rendezvous.seat import NEVER, Place
+from hubbub.subjects import matches
 from hubbub.wire.services import BARE, ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
+
+_SUBJECTS_KEPT: Final = 4096
 
 
 class Line:
     """One subscriber, or one that was."""
 
-    __slots__ = ("expires_ns", "flags", "is_in", "node", "place", "stamp")
+    __slots__ = ("expires_ns", "flags", "is_in", "node", "patterns", "place", "stamp")
 
     def __init__(
-        self, node: bytes, stamp: int, is_in: bool, flags: int, place: Place | None, expires_ns: int
-    ) -> None:
+        self, node: bytes, stamp: int, is_in: bool, flags: int, place: Place | None,
+        expires_ns: int, patterns: Iterable[str] = (),
+    ) -> None:  # fmt: skip
         self.node = node
         self.stamp = stamp
         self.is_in = is_in
         self.flags = flags & ENTRY_FLAGS
         self.place = place
         self.expires_ns = expires_ns
+        self.patterns = tuple(patterns)  # What it wants of the subjects; none: everything.
 
     def entry(self) -> Entry:
         """Return the line as it is sent."""
-        return Entry(self.node, self.stamp, self.is_in, self.flags, self.place)
+        patterns = list(self.patterns)
+        return Entry(self.node, self.stamp, self.is_in, self.flags, self.place, patterns)
+
+    def wants(self, subject: str) -> bool:
+        """Tell whether a message is for it; without a subject it is for who wants everything."""
+        return not self.patterns or any(_is_match(one, subject) for one in self.patterns)
+
+    @property
+    def is_special(self) -> bool:
+        """Tell whether it must not be sent everything in the same frame as others."""
+        return self.is_in and bool(self.flags & BARE or self.patterns)
 
 
 class Listing:
@@ -39,12 +56,22 @@ class Listing:
     def __init__(self) -> None:
         self.lines: dict[bytes, Line] = {}
         self.count = 0  # Of those who subscribe,
-        self.bare = 0  # and of those among them who speak the first version.
+        self.special = 0  # and of those among them who are not served as all others are.
+        self._wanting: dict[str, list[Line]] = {}  # By subject, as long as nobody comes or goes.
         self.changed: set[bytes] = set()  # Whose lines copies do not know yet.
         self.expires_ns = NEVER
 
     def __iter__(self) -> Iterator[Line]:
         return (line for line in self.lines.values() if line.is_in)
+
+    def wanting(self, subject: str) -> list[Line]:
+        """Return who wants what is published on a subject."""
+        found = self._wanting.get(subject)
+        if found is None:
+            if len(self._wanting) >= _SUBJECTS_KEPT:
+                self._wanting.clear()
+            found = self._wanting[subject] = [line for line in self if line.wants(subject)]
+        return found
 
     def find(self, node: bytes) -> Line | None:
         """Return the line of a subscriber."""
@@ -52,8 +79,9 @@ class Listing:
         return line if line is not None and line.is_in else None
 
     def subscribe(
-        self, now: int, node: bytes, stamp: int, flags: int, place: Place | None, lease_ns: int
-    ) -> tuple[int, bool]:
+        self, now: int, node: bytes, stamp: int, flags: int, place: Place | None, lease_ns: int,
+        patterns: Iterable[str] = (),
+    ) -> tuple[int, bool]:  # fmt: skip
         """Enter or renew a subscriber; return the status, and whether it is new."""
         line = self.lines.get(node)
         expires_ns = now + lease_ns
@@ -63,7 +91,7 @@ class Listing:
             return FULL, False
         is_new = line is None or not line.is_in
         if line is None or line.stamp != stamp or line.place != place:
-            self._enter(Line(node, stamp, True, flags, place, expires_ns))
+            self._enter(Line(node, stamp, True, flags, place, expires_ns, patterns))
         else:
             line.expires_ns = max(line.expires_ns, expires_ns)
         return TAKEN, is_new
@@ -97,7 +125,15 @@ class Listing:
                 place = None if entry.place is None else (entry.place[0], entry.place[1])
                 expires_ns = now + SERVICE_LEASE
                 self._enter(
-                    Line(entry.node, entry.stamp, entry.is_in, entry.flags, place, expires_ns)
+                    Line(
+                        entry.node,
+                        entry.stamp,
+                        entry.is_in,
+                        entry.flags,
+                        place,
+                        expires_ns,
+                        entry.patterns,
+                    )
                 )
                 is_changed = True
         return is_changed
@@ -137,11 +173,16 @@ class Listing:
     def _enter(self, line: Line) -> None:
         before = self.lines.get(line.node)
         self.count += line.is_in - (before is not None and before.is_in)
-        self.bare += _is_bare(line) - _is_bare(before)
+        self.special += line.is_special - (before is not None and before.is_special)
+        self._wanting.clear()
         self.lines[line.node] = line
         self.changed.add(line.node)
         self.expires_ns = min(self.expires_ns, line.expires_ns)
 
 
-def _is_bare(line: Line | None) -> bool:
-    return line is not None and line.is_in and bool(line.flags & BARE)
+def _is_match(pattern: str, subject: str) -> bool:
+    """Match what a peer sent, which may be anything."""
+    try:
+        return matches(pattern, subject)
+    except SubjectError:
+        return False

@@ -38,6 +38,7 @@ from hubbub.wire.services import (
     LOOPED,
     NO_LOCAL,
     NOBODY,
+    NOTHING,
     PASSED,
     PUBLISH,
     REFUSED,
@@ -68,7 +69,9 @@ class Own(Protocol):
     def deliver(self, now: int, info: Request) -> Answer:
         """Take a message."""
 
-    def settle(self, now: int, key: bytes, type: int, sequence: int, answer: Answer) -> None:
+    def settle(
+        self, now: int, key: bytes, type: int, sequence: int, answer: Answer, subject: str = ""
+    ) -> None:
         """Hear what became of a request that was held."""
 
     def manager_changed(
@@ -248,9 +251,12 @@ class Manager:
             return answer
         key, type = request.message.key, request.message.type
         if request.origin == self.seat.node:
-            self.own.settle(now, key, type, request.sequence, answer)
+            subject = request.extra.subject
+            self.own.settle(now, key, type, request.sequence, answer, subject)
         else:
-            result = Result(key, type, request.sequence, status, epoch, number)
+            result = Result(
+                key, type, request.sequence, status, epoch, number, request.extra.subject
+            )
             self.post.tell(now, request.origin, result, place=request.extra.place)
         return answer
 
@@ -262,8 +268,9 @@ class Manager:
             service.epoch = request.epoch + 1  # It knew a manager that we never heard of.
         listing = service.listing
         status, is_new = listing.subscribe(
-            now, request.origin, request.sequence, request.flags, request.extra.place, lease_ns
-        )
+            now, request.origin, request.sequence, request.flags, request.extra.place, lease_ns,
+            request.extra.patterns,
+        )  # fmt: skip
         if status == STALE:
             return status, listing.lines[request.origin].stamp
         if listing.changed:
@@ -282,11 +289,14 @@ class Manager:
     def _publish(self, now: int, service: Service, request: Request) -> tuple[int, int]:
         if request.flags & ANYCAST:
             return self._ask_one(now, service, request)
-        count = service.listing.count
+        subject = request.extra.subject
+        wanting = service.listing.wanting(subject)
+        count = len(wanting)
         if not count and not request.flags & RETAIN:
             return UNAVAILABLE, 0
         messages = request.messages
-        new = service.seen.take((request.origin, request.incarnation), request.sequence, messages)
+        origin = (request.origin, request.incarnation, subject)
+        new = service.seen.take(origin, request.sequence, messages)
         if not new:
             return TAKEN, count
         # A batch of which some had come goes on whole: subscribers take what is new to them.
@@ -294,11 +304,10 @@ class Manager:
         service.order += messages
         if request.flags & RETAIN:
             self._keep(now, service, request)
-        info = make_info(service, request._replace(flags=request.flags & BATCH), first)
+        extra = Extra(subject=subject) if subject else NOTHING
+        info = make_info(service, request._replace(flags=request.flags & BATCH), first, extra)
         lines = [
-            line
-            for line in service.listing
-            if not (line.flags & NO_LOCAL and line.node == request.origin)
+            line for line in wanting if not (line.flags & NO_LOCAL and line.node == request.origin)
         ]
         if any(line.node == self.seat.node for line in lines):
             self.own.deliver(now, info)
@@ -334,6 +343,8 @@ class Manager:
         """Send the last value to somebody who is new."""
         kept, line = service.kept, service.listing.find(node)
         assert kept is not None and line is not None
+        if line.patterns:
+            return  # The value has no subject.
         message = Message(INFO, service.key, kept.payload)
         info = Request(
             0, RETAIN, 0, kept.origin, kept.incarnation, kept.sequence, service.epoch, 0,

@@ -30,6 +30,7 @@ from hubbub.wire.services import (
     ANYCAST,
     BATCH,
     LOOPED,
+    NOTHING,
     PASSED,
     PROMPT,
     PUBLISH,
@@ -38,6 +39,7 @@ from hubbub.wire.services import (
     TAKEN,
     UNAVAILABLE,
     Answer,
+    Extra,
     Message,
     Reply,
     Request,
@@ -47,6 +49,7 @@ from hubbub.wire.services import (
 RETRY: Final = 2 * HOP_TIMEOUT
 RESULT_PATIENCE: Final = 1 * SECOND  # For what becomes of a request that was passed on.
 _REQUESTS: Final = 1 << 62  # Requests to any one are counted from here on, apart from messages.
+_Way = tuple[bytes, str]  # The key of a service, and a subject of it.
 
 
 @dataclass(slots=True)
@@ -62,10 +65,11 @@ class _Published:
 
 @dataclass(slots=True)
 class Lane:
-    """What this node publishes in one service."""
+    """What this node publishes in one service, on one subject of it."""
 
     key: bytes
     name: str
+    subject: str = ""
     last: int = 0  # The number of the last message that was sent,
     last_request: int = _REQUESTS  # and of the last request to any one.
     waiting: list[bytes] = field(default_factory=list)
@@ -98,8 +102,8 @@ class Publishing:
         self.messages = 0  # Under way, or waiting to be.
         self.size_bytes = 0
         self.due_ns = NEVER
-        self._lanes: dict[bytes, Lane] = {}
-        self._open: dict[bytes, Lane] = {}  # Those in which anything is not settled.
+        self._lanes: dict[_Way, Lane] = {}
+        self._open: dict[_Way, Lane] = {}  # Those in which anything is not settled.
         self._patience_ns = patience_ns
         self._batch_bytes = batch_bytes
 
@@ -113,12 +117,12 @@ class Publishing:
         """Tell whether one more message may be under way."""
         return self.messages < PUBLISHES_MAX and self.size_bytes < PUBLISHES_BYTES_MAX
 
-    def lane(self, name: str) -> Lane:
+    def lane(self, name: str, subject: str = "") -> Lane:
         """Return what this node publishes in a service."""
-        key = service_key(name)
-        lane = self._lanes.get(key)
+        way = (service_key(name), subject)
+        lane = self._lanes.get(way)
         if lane is None:
-            lane = self._lanes[key] = Lane(key, name)
+            lane = self._lanes[way] = Lane(way[0], name, subject)
         return lane
 
     def has_room_in(self, lane: Lane) -> bool:
@@ -178,7 +182,10 @@ class Publishing:
             number = lane.last
         message = Message(PUBLISH, lane.key, payload)
         name = lane.name if flags & RETAIN else ""
-        request = self.asking.make(message, number, flags, 0, credentials, name)
+        extra = Extra(name=name, credentials=credentials, subject=lane.subject)
+        request = self.asking.make(
+            message, number, flags, 0, NOTHING if extra == NOTHING else extra
+        )
         self._begin(now, lane, _Published(request, 1, len(payload), now, now + self._patience_ns))
         return number
 
@@ -190,9 +197,9 @@ class Publishing:
             return
         count, size_bytes = len(waiting), sum(map(len, waiting))
         rest = join(waiting) if count > 1 else waiting[0]
-        request = self.asking.make(
-            Message(PUBLISH, lane.key, rest), lane.last + 1, BATCH if count > 1 else 0, 0, b"", ""
-        )
+        extra = Extra(subject=lane.subject) if lane.subject else NOTHING
+        message, flags = Message(PUBLISH, lane.key, rest), BATCH if count > 1 else 0
+        request = self.asking.make(message, lane.last + 1, flags, 0, extra)
         lane.last += count
         until_ns = now + self._patience_ns
         self._begin(now, lane, _Published(request, count, size_bytes, now, until_ns))
@@ -200,7 +207,7 @@ class Publishing:
     def _begin(self, now: int, lane: Lane, published: _Published) -> None:
         sequence = published.request.sequence
         lane.among(sequence)[sequence] = published
-        self._open[lane.key] = lane
+        self._open[lane.key, lane.subject] = lane
         self._try(now, published)
 
     def _try(self, now: int, published: _Published) -> None:
@@ -214,13 +221,14 @@ class Publishing:
         asking.send(now, published.request, target, self._tried)
         self._plan(published.until_ns)
 
-    def _find(self, key: bytes, sequence: int) -> _Published | None:
-        lane = self._lanes.get(key)
+    def _find(self, way: _Way, sequence: int) -> _Published | None:
+        lane = self._lanes.get(way)
         return None if lane is None else lane.among(sequence).get(sequence)
 
     def _tried(self, now: int, request: Request, answer: Answer | None) -> None:
         key = request.message.key
-        published = self._find(key, request.sequence)
+        way = (key, request.extra.subject)
+        published = self._find(way, request.sequence)
         if published is None:
             return
         if answer is None:
@@ -230,11 +238,11 @@ class Publishing:
             self.asking.hint(now, key, answer.manager)
             published.due_ns = self._plan(now + RESULT_PATIENCE)
         else:
-            self.settle(now, key, request.sequence, answer)
+            self.settle(now, way, request.sequence, answer)
 
-    def settle(self, now: int, key: bytes, sequence: int, answer: Answer) -> None:
+    def settle(self, now: int, way: _Way, sequence: int, answer: Answer) -> None:
         """Hear from the manager what became of messages."""
-        published = self._find(key, sequence)
+        published = self._find(way, sequence)
         if published is None:
             return
         is_asking = published.request.flags & ANYCAST
@@ -244,7 +252,7 @@ class Publishing:
             self._finish(now, published, answer.status, answer.number)
         else:
             if answer.status == LOOPED:
-                self.asking.forget_hint(key)
+                self.asking.forget_hint(way[0])
             published.due_ns = self._plan(now + RETRY)
 
     def _finish(
@@ -252,21 +260,22 @@ class Publishing:
         payload: bytes | None = None,
     ) -> None:  # fmt: skip
         """Let go of messages, and let those go that waited for them."""
-        key, sequence = published.request.message.key, published.request.sequence
-        lane = self._lanes[key]
+        request = published.request
+        key, subject, sequence = request.message.key, request.extra.subject, request.sequence
+        lane = self._lanes[key, subject]
         del lane.among(sequence)[sequence]
         self.messages -= published.count
         self.size_bytes -= published.size_bytes
-        settled = Settled(key, sequence, status, number, payload, published.count)
+        settled = Settled(key, sequence, status, number, payload, published.count, subject)
         self.seat.settled.append(settled)
         if lane.waiting and len(lane.under_way) < BATCH_AT_ONCE:
             self._cut(now, lane)
         if not lane.under_way and not lane.requests:
-            self._open.pop(key, None)
+            self._open.pop((key, subject), None)
 
     def take_reply(self, now: int, reply: Reply) -> None:
         """Take the answer of the member that a request came to."""
-        published = self._find(reply.key, reply.sequence)
+        published = self._find((reply.key, ""), reply.sequence)
         if published is not None:
             self._finish(now, published, TAKEN, 1, reply.payload)
 

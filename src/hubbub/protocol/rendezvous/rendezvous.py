@@ -6,9 +6,11 @@ is counted in `drops`.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+
+import msgspec
 
 from hubbub.limits import (
     ACK_BYTES,
@@ -183,11 +185,13 @@ class Rendezvous:
 
     def subscribe(
         self, now: int, name: str, *, flags: int = 0, order: str = NO_ORDER,
-        credentials: bytes = b"",
+        credentials: bytes = b"", patterns: Sequence[str] = (),
     ) -> Subscribed:  # fmt: skip
         """Subscribe to a service; who is the first creates it."""
         self.seat.now = now
-        one = self.client.subscribe(now, name, flags=flags, order=order, credentials=credentials)
+        one = self.client.subscribe(
+            now, name, flags=flags, order=order, credentials=credentials, patterns=patterns
+        )
         self._follow(now)
         return one
 
@@ -199,11 +203,11 @@ class Rendezvous:
 
     def publish(
         self, now: int, name: str, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
-        is_urgent: bool = False,
+        is_urgent: bool = False, subject: str = "",
     ) -> int | None:  # fmt: skip
         """Publish in a service, subscribed or not; None: too many messages are under way."""
         return self.publish_in(
-            now, self.publishing.lane(name), payload, flags=flags, credentials=credentials,
+            now, self.publishing.lane(name, subject), payload, flags=flags, credentials=credentials,
             is_urgent=is_urgent,
         )  # fmt: skip
 
@@ -398,8 +402,7 @@ class Rendezvous:
             answer = Answer(request.hop, TAKEN)
         else:
             if request.origin == node and request.extra.place is None:
-                extra = request.extra
-                known = Extra(place=place, name=extra.name, credentials=extra.credentials)
+                known = msgspec.structs.replace(request.extra, place=place)
                 request = request._replace(extra=known)
             answer = self.manager.take(now, request)
             if type == PUBLISH and answer.status == TAKEN:
@@ -437,7 +440,9 @@ class Rendezvous:
         manager, status = self.manager, TAKEN
         if isinstance(notice, Result):
             answer = Answer(0, notice.status, notice.epoch, notice.number, node)
-            self.client.settle(now, notice.key, notice.asked, notice.sequence, answer)
+            self.client.settle(
+                now, notice.key, notice.asked, notice.sequence, answer, notice.subject
+            )
         elif isinstance(notice, Reply):
             self.publishing.take_reply(now, notice)
         elif isinstance(notice, Copy):

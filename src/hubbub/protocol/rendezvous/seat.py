@@ -35,6 +35,7 @@ class Delivered(NamedTuple):
     order: int
     is_kept: bool
     answer: Any
+    subject: str = ""
 
     @property
     def payload(self) -> bytes:
@@ -61,6 +62,7 @@ class Settled(NamedTuple):
     number: int
     payload: bytes | None = None
     messages: int = 1
+    subject: str = ""
 
 
 class GivenUp(NamedTuple):

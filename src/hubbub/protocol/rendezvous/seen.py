@@ -1,8 +1,8 @@
 """Which messages have come already: at most once is a promise, so what cannot be told is not new.
 
-Each publisher counts its messages of a service. Of each a window of bits below the highest number
-is kept, not a set that grows; what lies below the window counts as seen. Messages that follow each
-other are noted together, however many they are.
+Each publisher counts its messages of a service, those of each subject apart. Of each a window of
+bits below the highest number is kept, not a set that grows; what lies below the window counts as
+seen. Messages that follow each other are noted together, however many they are.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from hubbub.limits import SEEN_PUBLISHERS_MAX, SEEN_WINDOW
 
 _MASK: Final = (1 << SEEN_WINDOW) - 1
 _BELOW: Final = -1 << SEEN_WINDOW
-Origin = tuple[bytes, int]
+Origin = tuple[bytes, int] | tuple[bytes, int, str]  # Node and life, also the subject.
 
 
 class Seen:

@@ -58,7 +58,9 @@ class Spread:
 
     def _send_branch(self, now: int, branch: Branch, info: Request) -> None:
         node, below = branch
-        extra = Extra(place=info.extra.place, nodes=below) if below else NOTHING
+        place, subject = info.extra.place, info.extra.subject
+        is_plain = not below and not subject
+        extra = NOTHING if is_plain else Extra(place=place, nodes=below, subject=subject)
         self.post.send(now, node, info._replace(extra=extra), self._done(info, below))
 
     def _done(

@@ -15,6 +15,7 @@ from hubbub.simulation.scenarios import (
     services_batches,
     services_defects,
     services_more,
+    services_subjects,
     swarm,
     timed,
     traffic,
@@ -24,6 +25,5 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
     "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
-    "services_more",
-    "swarm", "timed", "traffic",
+    "services_more", "services_subjects", "swarm", "timed", "traffic",
 ]  # fmt: skip
