@@ -80,7 +80,7 @@ def relay_by_hubbub(seconds: float, rate: int) -> tuple[float, float, float]:
         gateway, driver = car._gateway, car._driver
         for place in range(COMPONENTS):
             type = TYPE if place < MATCHING else 1000 + place
-            consumer = Consumer(0, type, "/x", gateway.clock, period_us=1000)
+            consumer = Consumer(0, type, f"/x/{type}", gateway.clock, period_us=1000)
             driver.call(gateway.consume, consumer, take)
         arguments = [domain, group, str(port), str(seconds + 1), str(rate)]
         with subprocess.Popen([sys.executable, "-m", "benchmarks.relay", "--send", *arguments]):

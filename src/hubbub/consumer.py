@@ -81,7 +81,7 @@ class Consumer(Closing):
         queue: int = QUEUE_MESSAGES, overflow: str = "drop_oldest", inline: bool = False,
         type: Any = None, port: int | None = None,
     ) -> None:  # fmt: skip
-        self.data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
+        data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
         number = OBSERVE if period_us == 0 else _check_mode(mode)
         age_ns_max = _check_age(max_age_ms)
         if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
@@ -98,7 +98,7 @@ class Consumer(Closing):
             inline=inline, type=type, channel=connection,
         )  # fmt: skip
         self._machine = machines.Consumer(
-            0, self.data_type, self.subject, self._gateway.clock, period_us=period_us,
+            0, data_type, self.subject, self._gateway.clock, period_us=period_us,
             mode=number, scope=scope, age_ns_max=age_ns_max,
         )  # fmt: skip
         node._enter_subscription(self._subscription, has_callback=callback is not None)
@@ -113,6 +113,11 @@ class Consumer(Closing):
         """Want samples at another period, from now on."""
         wanted_us = read_period(period_ms, period_us)
         self._driver.call(self._gateway.set_period, self._machine, wanted_us)
+
+    @property
+    def data_type(self) -> int:
+        """Return the number of its type: the registered one, as soon as it is heard of."""
+        return int(self._machine.type)
 
     @property
     def period_ms(self) -> float:
@@ -169,7 +174,7 @@ class Consumer(Closing):
             counts = machine.counts
             return ConsumerStatistics(
                 subject=self.subject,
-                data_type=self.data_type,
+                data_type=int(machine.type),
                 port=self.port,
                 period_ms=machine.period_us * US / MS,
                 granted_ms=max(machine.granted_us, machine.period_us) * US / MS,

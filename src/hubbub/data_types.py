@@ -6,13 +6,11 @@ all the same, above 2^31 and made from its name, so that no table is needed to b
 """
 
 from enum import IntEnum
-from typing import Final
 from zlib import crc32
 
 from hubbub.errors import ConfigurationError
 from hubbub.subjects import check_subject
-
-_DERIVED: Final = 1 << 31
+from hubbub.wire.timed import DERIVED_TYPES
 
 
 class DataTypeId(IntEnum):
@@ -38,7 +36,7 @@ def register_data_type(number: int, subject: str) -> None:
     hubbub.register_data_type(100, "/plant/line1/temp")
     """
     check_subject(subject)
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < _DERIVED:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < DERIVED_TYPES:
         raise ConfigurationError(f"{number!r} is no data type: give a number from 1 to 2^31 - 1")
     if _subjects.get(number, subject) != subject:
         raise ConfigurationError(f"data type {number} is {_subjects[number]} already")
@@ -65,7 +63,7 @@ def find_data_type(what: str | int) -> tuple[int, str]:
 
 def derive_number(subject: str) -> int:
     """Return the number of a subject that was given none."""
-    return _DERIVED | crc32(subject.encode()) & (_DERIVED - 1)
+    return DERIVED_TYPES | crc32(subject.encode()) & (DERIVED_TYPES - 1)
 
 
 def subject_of(number: int) -> str | None:

@@ -290,6 +290,24 @@ class InterestRefused(Event, frozen=True):
         return f"interest refused: {how}, {self.reason}: {what} on {self.channel}"
 
 
+class DataTypeMismatch(Event, frozen=True):
+    """Another node means something else by the number of a type, or knows a subject by another.
+
+    Neither is served what it did not ask for. At most one event a second for each.
+    """
+
+    peer: Source
+    subject: str
+    data_type: int
+    peer_subject: str
+    peer_data_type: int
+
+    def __str__(self) -> str:
+        theirs = f"{self.peer_data_type} is {self.peer_subject} at {self.peer}"
+        ours = f"{self.data_type} is {self.subject} here"
+        return f"data type mismatch: {theirs}, {ours}: register_data_type alike on {self.channel}"
+
+
 class TicksSkipped(Event, frozen=True):
     """A producer did not get round to some ticks: sampling took too long, or we did not run."""
 

@@ -60,7 +60,7 @@ class Producer(Closing):
         options: ProducerOptions, inline: bool = False, type: Any = None, port: int | None = None,
     ) -> None:  # fmt: skip
         _check_read(read)
-        self.data_type, self.subject = find_data_type(what)
+        number, self.subject = find_data_type(what)
         self.type = type
         self._node = node
         self._connection = connection
@@ -74,7 +74,7 @@ class Producer(Closing):
         self._due: deque[Due] = deque()
         self._lane = node._pool.lane(self._sample_next)
         self._machine = self._driver.call(
-            self._gateway.produce, self.data_type, self.subject, options, self._take, port
+            self._gateway.produce, number, self.subject, options, self._take, port
         )
         self.port: int = self._machine.port
 
@@ -96,6 +96,11 @@ class Producer(Closing):
     close = stop
 
     @property
+    def data_type(self) -> int:
+        """Return the number of its type: the registered one, as soon as it is heard of."""
+        return int(self._machine.type)
+
+    @property
     def is_stopped(self) -> bool:
         """Tell whether it has ended."""
         return self._is_stopped
@@ -112,7 +117,7 @@ class Producer(Closing):
             plan = machine.plan
             return ProducerStatistics(
                 subject=self.subject,
-                data_type=self.data_type,
+                data_type=int(machine.type),
                 port=self.port,
                 schedule=machine.options.schedule,
                 interests=len(machine.interests.leases),

@@ -58,7 +58,8 @@ class GatewayStatistics:
 
     `relayed` frames were passed on inside, `handed` counts the components that each was handed to,
     `taken` the samples that consumers kept. The others went no further: of a type that concerns
-    nobody here, heard before, our own, addressed to port 1 or another, or without a hop left.
+    nobody here, heard before, our own, addressed to port 1 or another, without a hop left, or
+    `mismatched`: of a type that is called otherwise here.
     """
 
     heard: int
@@ -70,6 +71,7 @@ class GatewayStatistics:
     own: int
     refused_port: int
     refused_hops: int
+    mismatched: int
     sent: int
 
 
@@ -81,7 +83,8 @@ class Vehicle(Closing):
         car.consumer(hubbub.DataTypeId.OBSTACLE_DISTANCE, period_ms=100, callback=brake)
 
     The profile `p3` does as the system it comes from: producers send at the greatest common divisor
-    of all periods, everything is for everybody, and the gateway hands each frame to each component.
+    of all periods, everything is for everybody, and the gateway hands each sample to each consumer
+    and each interest to each producer, which look for themselves whether it concerns them.
     """
 
     GATEWAY_PORT = GATEWAY_PORT

@@ -351,6 +351,7 @@ class Attacker:
                 self._node() + self.random.randbytes(2), self.random.choice([0, 0, 0, 1, 9]),
                 self._type(), self._edge(8), self._edge(8), self._edge(16), self._edge(64),
                 self._edge(64), self._edge(64), self._edge(36), b"21.5",
+                self.random.randbytes(self.random.choice([0, 0, 7, 8])),
             )
         )  # fmt: skip
 

@@ -293,6 +293,17 @@ def test_registered_type_and_its_subject_are_one(nodes: Any) -> None:
     assert take(user.consume("/engine/rpm", period_ms=10), 1)[0].payload == b"3000"
 
 
+def test_number_that_was_registered_later_or_elsewhere_is_found(nodes: Any) -> None:
+    maker, user = nodes
+    consumer = user.consume("/plant/pressure", period_ms=10)
+    derived = consumer.data_type
+    hubbub.register_data_type(4712, "/plant/pressure")
+    producer = maker.produce(4712, lambda: b"1013")
+    assert take(consumer, 1)[0].subject == "/plant/pressure"
+    assert derived > 1 << 31 and consumer.data_type == producer.data_type == 4712
+    assert consumer.statistics().data_type == 4712
+
+
 def test_closed_node_ends_components_and_readers(place: Place) -> None:
     node = place.open("short")
     producer = node.produce(SPEED, lambda: b"x")

@@ -111,8 +111,12 @@ offers = st.builds(
     Offer, node_ids, u16, u16, u32, u8, u64, st.booleans(), texts, st.integers(0, 2), u64, u64,
     u64, u32, u64, u64, u32,
 )  # fmt: skip
+tags = st.builds(timed.Tag, u32, st.binary(min_size=4, max_size=4)).map(timed.encode_tag)
 responses = st.builds(
-    Response, st.binary(min_size=14, max_size=14), u16, u32, u8, u8, u16, u64, u64, u64, periods,
+    lambda tag, *fields: (response := Response(*fields, tag))._replace(
+        flags=response.flags & ~timed.TAGGED | (timed.TAGGED if tag else 0)
+    ),
+    tags, st.binary(min_size=14, max_size=14), u16, u32, u8, u8, u16, u64, u64, u64, periods,
     st.binary(max_size=50),
 )  # fmt: skip
 directs = st.builds(Direct, node_ids, u16, u16, node_ids, u8, st.binary(max_size=50))

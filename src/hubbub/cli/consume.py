@@ -59,5 +59,5 @@ def read_time(text: str) -> int:
 
 
 def _tell(event: hubbub.Event) -> None:
-    if isinstance(event, hubbub.DeadlineMissed | hubbub.PeriodGranted):
+    if isinstance(event, hubbub.DeadlineMissed | hubbub.PeriodGranted | hubbub.DataTypeMismatch):
         note(str(event))

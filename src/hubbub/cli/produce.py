@@ -19,6 +19,9 @@ from hubbub.cli.terminal import note, plural, print_json
 
 _LOOK_S = 0.05
 _COMMAND_TIMEOUT_S = 10.0
+_TOLD = (
+    hubbub.SampleFailed, hubbub.InterestRefused, hubbub.TicksSkipped, hubbub.DataTypeMismatch,
+)  # fmt: skip
 
 
 def produce(
@@ -143,7 +146,7 @@ def _tell(event: hubbub.Event, failures: list[hubbub.Event]) -> None:
         failures.append(event)
         if len(failures) > 1:
             return  # The first says what is wrong.
-    if isinstance(event, hubbub.SampleFailed | hubbub.InterestRefused | hubbub.TicksSkipped):
+    if isinstance(event, _TOLD):
         note(str(event))
 
 

@@ -6,10 +6,11 @@ from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.demand import Demand
 from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.timetrigger.interests import Interests, Lease
+from hubbub.protocol.timetrigger.lexicon import Lexicon
 from hubbub.protocol.timetrigger.plan import Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay, Route
-from hubbub.protocol.timetrigger.sieve import Sieve
+from hubbub.protocol.timetrigger.sieve import Sieve, Wish
 from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
@@ -186,3 +187,15 @@ def second_consumer_of_a_node_waits(sound: Method) -> Method:
 def only_the_shortest_periods_told(sound: Method) -> Method:
     """Name those who want samples most often, whatever the others want."""
     return lambda self, count: sorted(self.consumers, key=lambda one: one.period_us)[:count]
+
+
+@bug(Wish, "is_met_by", "timed_names")
+def samples_known_by_their_number_alone(sound: Method) -> Method:
+    """Take what has the right type, whatever its scope and subject."""
+    return lambda self, type, tag: type == self.type
+
+
+@bug(Lexicon, "compare", "timed_names")
+def other_numbers_of_a_subject_not_heard(sound: Method) -> Method:
+    """Stay with the own number, whatever others have registered."""
+    return lambda self, now, frame: None

@@ -61,8 +61,9 @@ class _Car:
         for place in range(components // 2):
             # One pair talks to the cell, the others to each other inside.
             type = cell if place == 0 else _LOCAL_TYPE + _LOCAL_TYPE * number + place
-            self.gateway.produce(0, type, "/x", ProducerOptions(is_staggered=True), self._read)
-            consumer = Consumer(0, type, "/x", self.gateway.clock, period_us=100_000)
+            subject, options = f"/fleet/{type}", ProducerOptions(is_staggered=True)
+            self.gateway.produce(0, type, subject, options, self._read)
+            consumer = Consumer(0, type, subject, self.gateway.clock, period_us=100_000)
             self.gateway.consume(0, consumer, lambda sample: None)
             self.consumers.append(consumer)
 

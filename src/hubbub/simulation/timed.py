@@ -35,8 +35,9 @@ class Maker:
     """A producer whose samples say who made them, and for what."""
 
     def __init__(
-        self, stage: Stage, node: SimulatedNode, type: int, options: ProducerOptions
-    ) -> None:
+        self, stage: Stage, node: SimulatedNode, type: int, options: ProducerOptions,
+        subject: str,
+    ) -> None:  # fmt: skip
         self.stage = stage
         self.node = node
         self.sent: list[Sent] = []
@@ -45,7 +46,7 @@ class Maker:
         self._grid_ns = 0
         self.work_ns = 0  # How long a sample takes, at most.
         gateway = node.core.timed
-        self.producer = gateway.produce(node.now, type, f"/t/{type}", options, self.read)
+        self.producer = gateway.produce(node.now, type, subject, options, self.read)
         node.wake()
 
     def read(self, due: Due) -> None:
@@ -115,8 +116,9 @@ class User:
     """A consumer that writes down what it takes."""
 
     def __init__(
-        self, stage: Stage, node: SimulatedNode, type: int, period_us: int, mode: int = 0
-    ) -> None:
+        self, stage: Stage, node: SimulatedNode, type: int, period_us: int, mode: int = 0,
+        subject: str | None = None, scope: int = 0,
+    ) -> None:  # fmt: skip
         self.stage = stage
         self.node = node
         self.period_us = period_us
@@ -126,8 +128,9 @@ class User:
         self.ended_ns: int | None = None
         gateway = node.core.timed
         self.consumer = Consumer(
-            0, type, f"/t/{type}", gateway.clock, period_us=period_us, mode=mode
-        )
+            0, type, subject or f"/t/{type}", gateway.clock, period_us=period_us, mode=mode,
+            scope=scope,
+        )  # fmt: skip
         gateway.consume(node.now, self.consumer, self.take)
         node.wake()
 
@@ -173,15 +176,21 @@ class Company:
         self.heard: list[bytes] = []  # Frames on the wire.
         stage.network.drop = self._drop
 
-    def make(self, node: SimulatedNode, type: int = 1, **options: object) -> Maker:
+    def make(
+        self, node: SimulatedNode, type: int = 1, subject: str | None = None, **options: object
+    ) -> Maker:
         """Add a producer."""
-        maker = Maker(self.stage, node, type, ProducerOptions(**options))  # type: ignore[arg-type]
+        wanted = ProducerOptions(**options)  # type: ignore[arg-type]
+        maker = Maker(self.stage, node, type, wanted, subject or f"/t/{type}")
         self.makers.append(maker)
         return maker
 
-    def use(self, node: SimulatedNode, period_us: int, type: int = 1, mode: int = 0) -> User:
+    def use(
+        self, node: SimulatedNode, period_us: int, type: int = 1, mode: int = 0,
+        subject: str | None = None, scope: int = 0,
+    ) -> User:  # fmt: skip
         """Add a consumer."""
-        user = User(self.stage, node, type, period_us, mode)
+        user = User(self.stage, node, type, period_us, mode, subject, scope)
         self.users.append(user)
         return user
 

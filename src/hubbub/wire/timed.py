@@ -7,6 +7,7 @@ Every body but CLOCK begins with an origin: the node and the port of the compone
 from. Gateways pass it on as it is, so it need not be the sender in the header.
 """
 
+from hashlib import sha1
 from struct import Struct
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
@@ -43,6 +44,9 @@ SCHEDULES: Final = ("due", "strict", "harmonised")
 SYNCHRONISED: Final = 1  # The clock that its tick is of is known to agree with others.
 OUT_OF_TURN: Final = 2  # For somebody who is new: the next slot may have begun before it.
 RESUMED: Final = 4  # Nobody wanted a sample before it: no slot between it and the last is owed.
+TAGGED: Final = 8  # Behind the value is a tag, of as many bytes as this flag has.
+
+DERIVED_TYPES: Final = 1 << 31  # Types from here on are made from the names of their subjects.
 
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
@@ -53,6 +57,9 @@ NodeId = Annotated[bytes, msgspec.Meta(min_length=NODE_BYTES, max_length=NODE_BY
 Subject = Annotated[str, msgspec.Meta(max_length=SUBJECT_BYTES_MAX)]
 
 _RESPONSE: Final = Struct("!14sHIBBHQQQQI")
+_TAG: Final = Struct("!I4s")
+TAG_BYTES: Final = _TAG.size
+assert TAG_BYTES == TAGGED
 _CLOCK: Final = Struct("!B20sBQQQI")
 RESPONSE_HEAD_BYTES: Final = _RESPONSE.size
 TYPE_OFFSET: Final = NODE_BYTES + 4  # Of the type in a RESPONSE, behind origin and destination.
@@ -64,6 +71,37 @@ def is_component_port(port: Any) -> bool:
     """Tell whether a component can have this port."""
     is_number = isinstance(port, int) and not isinstance(port, bool)
     return is_number and COMPONENT_PORT <= port <= PORTS_MAX
+
+
+def is_derived(type: int) -> bool:
+    """Tell whether the number of a type is made from the name of its subject."""
+    return type >= DERIVED_TYPES
+
+
+class Tag(NamedTuple):
+    """What a sample is more than its type says: its scope, and of which subject it is.
+
+    Two subjects may have one derived number, so samples of such types have a mark of the subject;
+    others have none.
+    """
+
+    scope: int
+    mark: bytes
+
+
+def mark_subject(type: int, subject: str) -> bytes:
+    """Return what tells a subject from another of the same derived type."""
+    return sha1(subject.encode()).digest()[:4] if is_derived(type) else bytes(4)
+
+
+def encode_tag(tag: Tag) -> bytes:
+    """Make the bytes behind the value of a RESPONSE; none, if there is nothing to tell."""
+    return _TAG.pack(*tag) if tag.scope or any(tag.mark) else b""
+
+
+def decode_tag(data: bytes) -> Tag:
+    """Decode what is behind the value of a RESPONSE."""
+    return Tag._make(_TAG.unpack(data)) if data else Tag(0, bytes(4))
 
 
 def make_origin(node: bytes, port: int) -> bytes:
@@ -141,7 +179,7 @@ class Response(NamedTuple):
 
     `tick_ns` is nominal, on the slot clock of the producer; 0: it has none, as in the first version
     of this protocol. `era` changes when that clock steps. `granted_us` is the shortest period that
-    the producer serves.
+    the producer serves. `tag` is there if a flag says so (`decode_tag`).
     """
 
     origin: bytes
@@ -155,12 +193,13 @@ class Response(NamedTuple):
     sampled_ns: int
     granted_us: int
     value: bytes
+    tag: bytes = b""
 
 
 def encode_response(response: Response) -> bytes:
     """Make the body of a RESPONSE."""
-    *head, value = response
-    return _RESPONSE.pack(*head, len(value)) + value
+    *head, value, tag = response
+    return _RESPONSE.pack(*head, len(value)) + value + tag
 
 
 def decode_response(buffer: bytes, start: int, end: int) -> Response | None:
@@ -169,9 +208,11 @@ def decode_response(buffer: bytes, start: int, end: int) -> Response | None:
         return None
     *head, size = _RESPONSE.unpack_from(buffer, start)
     begin = start + RESPONSE_HEAD_BYTES
-    if begin + size > end or head[9] > PERIOD_US_MAX:
+    behind = begin + size
+    tag_bytes = head[4] & TAGGED
+    if behind + tag_bytes > end or head[9] > PERIOD_US_MAX:
         return None
-    return Response._make((*head, buffer[begin : begin + size]))
+    return Response._make((*head, buffer[begin:behind], buffer[behind : behind + tag_bytes]))
 
 
 ASKS: Final = 0

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from hubbub.protocol.timetrigger.clock import SlotClock
-from hubbub.protocol.timetrigger.sieve import Sieve
+from hubbub.protocol.timetrigger.sieve import Sieve, Wish
 from hubbub.protocol.timetrigger.slots import Stream
-from hubbub.wire.timed import OBSERVE
+from hubbub.wire.timed import OBSERVE, Tag, mark_subject
 
 
 class Consumer:
@@ -26,7 +26,7 @@ class Consumer:
         self.taker: Callable[[Any], None] = lambda sample: None  # Set by the shell.
         self.grants: dict[bytes, int] = {}  # Of producers that serve us no faster, by origin.
         self.period_us = period_us
-        self.sieve = Sieve(clock, period_us, mode, age_ns_max)
+        self.sieve = Sieve(self._wish(), clock, period_us, mode, age_ns_max)
         # What is ours beside what the sieve counts; less than nothing if it began before us.
         self._served = 0
         self._missed = 0
@@ -79,10 +79,18 @@ class Consumer:
         """Want samples at another period from now on."""
         self.period_us = period_us
         self.grants.clear()
-        self.move(self.sieve.split(period_us))
+        self.move(self.sieve.split(self._wish(), period_us))
+
+    def rename(self, type: int) -> None:
+        """Want samples of the type that others know our subject by."""
+        self.type = type
+        self.move(self.sieve.split(self._wish(), self.period_us))
 
     def stop(self) -> None:
         """Want nothing any more."""
         self.is_open = False
         sieve = self.sieve
-        self.move(Sieve(sieve.clock, sieve.period_us, sieve.mode, sieve.age_ns_max))
+        self.move(Sieve(sieve.wish, sieve.clock, sieve.period_us, sieve.mode, sieve.age_ns_max))
+
+    def _wish(self) -> Wish:
+        return Wish(self.type, Tag(self.scope, mark_subject(self.type, self.subject)))

@@ -13,7 +13,7 @@ looks for itself, each consumer tells its own interest, and samples are for ever
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import COMPONENTS_MAX, PASSED_BY_MAX, PORTS_MAX, PRODUCERS_HEARD_MAX
@@ -22,6 +22,7 @@ from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.interests import LOCAL
+from hubbub.protocol.timetrigger.lexicon import Lexicon
 from hubbub.protocol.timetrigger.office import Office
 from hubbub.protocol.timetrigger.passing import Sample
 from hubbub.protocol.timetrigger.post import Post
@@ -38,6 +39,7 @@ from hubbub.wire.timed import (
     GATEWAY_PORT,
     NODE_BYTES,
     RESPONSE_HEAD_BYTES,
+    TAG_BYTES,
     Interest,
     Offer,
     decode_clock,
@@ -56,7 +58,7 @@ class Gateway:
     def __init__(self, endpoint: Endpoint, peers: dict[bytes, Peer], body_bytes_max: int) -> None:
         self.endpoint = endpoint
         self.node = endpoint.identity.id
-        self.value_bytes_max = body_bytes_max - RESPONSE_HEAD_BYTES
+        self.value_bytes_max = body_bytes_max - RESPONSE_HEAD_BYTES - TAG_BYTES
         self.office = Office(endpoint, peers, body_bytes_max)
         self.tally = self.office.tally
         self.components = self.office.components
@@ -68,6 +70,8 @@ class Gateway:
         self.relay = Relay(self.office)
         self.wants = Wants(self.office, self.clock, self.supply, self.relay)
         self.post = Post(self.office)
+        self.lexicon = Lexicon(self.office, self._rename, self._remind)
+        self.supply.on_namesake = self.lexicon.mismatch
         self._next_port = COMPONENT_PORT
         self._passed_by: dict[int, set[bytes]] = {INTEREST: set(), OFFER: set()}
 
@@ -90,6 +94,7 @@ class Gateway:
         self.components[producer.port] = producer
         self.supply.add(now, producer)
         self.wants.tell_producer(now, producer)
+        self.lexicon.add(now, producer)
         return producer
 
     def consume(
@@ -104,6 +109,7 @@ class Gateway:
         self.components[consumer.port] = consumer
         self.relay.add(consumer)
         self.wants.add(now, consumer)
+        self.lexicon.add(now, consumer)
 
     def set_period(self, now: int, consumer: Consumer, period_us: int) -> None:
         """Let a consumer want samples at another period, at once."""
@@ -116,6 +122,7 @@ class Gateway:
         if self.components.pop(component.port, None) is not component:
             return
         self.post.deafen(component.port)
+        self.lexicon.remove(component)
         if isinstance(component, Producer):
             self.supply.remove(component)
             if not self.office.is_stateless:
@@ -174,8 +181,11 @@ class Gateway:
                 self.tally.unwanted += 1
                 return True
             if not self._is_concerned(kind, buffer, begin, end):
-                self._pass_by(kind, mark)
-                return True
+                # Its subject may be one of ours, by another number: that takes a closer look, once.
+                frame = decode_timed(_BODIES[kind], buffer[begin:end])
+                if frame is None or not self.lexicon.knows(frame.subject):
+                    self._pass_by(kind, mark)
+                    return frame is not None
         taken = _TAKERS[kind](self, now, peer, buffer[begin:end])
         self._set_due()
         return taken
@@ -208,6 +218,7 @@ class Gateway:
             return False
         if self._may_pass(interest):
             self._learn_name(interest)
+            self.lexicon.compare(now, interest)
             if self.office.watch is not None:
                 source = self.office.source_of(interest.node)
                 self.office.watch.hear_interest(now, interest, source)
@@ -220,6 +231,7 @@ class Gateway:
             return False
         if self._may_pass(offer):
             self._learn_name(offer)
+            self.lexicon.compare(now, offer)
             if self.office.watch is not None:
                 self.office.watch.hear_offer(now, offer, self.office.source_of(offer.node))
             self.wants.take_offer(now, offer)
@@ -254,6 +266,26 @@ class Gateway:
         is_new = frame.type not in self.names and len(self.names) < PRODUCERS_HEARD_MAX
         if is_new and is_subject(frame.subject):
             self.names[frame.type] = frame.subject
+
+    def _rename(self, now: int, component: Producer | Consumer, type: int) -> None:
+        """Let a component have the type that others know its subject by."""
+        self.names.setdefault(type, component.subject)
+        if isinstance(component, Producer):
+            self.supply.rename(now, component, type)
+            self.wants.tell_producer(now, component)
+        else:
+            self.wants.remove(now, component)
+            self.relay.rename(component, type)
+            self.wants.add(now, component)
+        for marks in self._passed_by.values():
+            marks.clear()
+
+    def _remind(self, now: int, component: Producer | Consumer) -> None:
+        """Tell again by which type a component goes."""
+        if isinstance(component, Producer):
+            self.supply.remind(now, component)
+        else:
+            self.wants.remind(now, component)
 
     # Time.
 
@@ -301,6 +333,7 @@ def _port_after(port: int) -> int:
     return port + 1 if port < PORTS_MAX else COMPONENT_PORT
 
 
+_BODIES: Final[dict[int, Any]] = {INTEREST: Interest, OFFER: Offer}
 _TAKERS: Final[dict[int, Callable[[Gateway, int, Peer, bytes], bool]]] = {
     INTEREST: Gateway._take_interest,
     OFFER: Gateway._take_offer,

@@ -47,6 +47,7 @@ class GatewayTally:
     own: int = 0
     refused_port: int = 0
     refused_hops: int = 0
+    mismatched: int = 0  # Of a type that is another subject here, or a subject of another type.
     sent: int = 0
 
 

@@ -26,9 +26,13 @@ from hubbub.wire.timed import (
     RESUMED,
     SCHEDULES,
     SYNCHRONISED,
+    TAGGED,
     Interest,
     Offer,
     Response,
+    Tag,
+    encode_tag,
+    mark_subject,
     split_origin,
 )
 
@@ -68,10 +72,10 @@ class Producer:
     ) -> None:  # fmt: skip
         self.origin = origin
         self.port = split_origin(origin)[1]
-        self.type = type
         self.subject = subject
         self.clock = clock
         self.options = options or ProducerOptions()
+        self.rename(type)
         self.interests = Interests()
         self.plan = self._make_plan()
         self.is_open = True
@@ -105,7 +109,7 @@ class Producer:
 
     def take_interest(self, now: int, interest: Interest, via: bytes) -> bool:
         """Hear who wants what, after `advance`; True: the plan has changed."""
-        if interest.scope and self.options.scope not in (0, interest.scope):
+        if interest.type not in (0, self.type) or not self._is_meant(interest):
             return False
         if not self.is_open or (self.options.schedule == STRICT and _wants_once(interest)):
             return False
@@ -118,6 +122,20 @@ class Producer:
             self._replan(now, newcomer=new if interest.mode != OBSERVE else [])
             self._set_due()
         return is_changed
+
+    def is_namesake(self, interest: Interest) -> bool:
+        """Tell whether an interest is of our type, and in another subject."""
+        is_named = bool(interest.subject) and interest.type == self.type
+        return is_named and interest.subject != self.subject
+
+    def _is_meant(self, interest: Interest) -> bool:
+        is_apart = interest.scope and self.options.scope not in (0, interest.scope)
+        return not is_apart and not self.is_namesake(interest)
+
+    def rename(self, type: int) -> None:
+        """Be of the type that others know our subject by."""
+        self.type = type
+        self._tag = encode_tag(Tag(self.options.scope, mark_subject(type, self.subject)))
 
     def forget_peer(self, now: int, via: bytes) -> None:
         """Hear that a peer has left, and wants nothing any more."""
@@ -163,10 +181,11 @@ class Producer:
         flags = SYNCHRONISED if self.clock.is_synchronised else 0
         flags |= OUT_OF_TURN if due.is_extra else 0
         flags |= RESUMED if self._is_resumed else 0
+        flags |= TAGGED if self._tag else 0
         self._is_resumed = False
         return Response(
             self.origin, GATEWAY_PORT, self.type, 1, flags, due.era, self.sequence, due.tick_ns,
-            sampled_ns, self.plan.granted_us, value,
+            sampled_ns, self.plan.granted_us, value, self._tag,
         )  # fmt: skip
 
     def follow(self) -> Due | None:

@@ -28,8 +28,11 @@ from hubbub.wire.timed import (
     ORIGIN_BYTES,
     RESPONSE_HEAD_BYTES,
     ROUTE_BYTES,
+    TAG_BYTES,
+    TAGGED,
     TYPE_OFFSET,
     Response,
+    decode_tag,
 )
 
 _REST: Final = Struct("!BBHQQQQI")  # Of a RESPONSE, behind what a route knows.
@@ -43,11 +46,12 @@ _new_sample: Final[Callable[[Any], Sample]] = partial(tuple.__new__, Sample)
 class Route:
     """What is known of the samples of one type that one producer sends."""
 
-    __slots__ = ("consumers", "origin", "peer", "seen", "sieves", "type", "version")
+    __slots__ = ("consumers", "origin", "peer", "seen", "sieves", "tag", "type", "version")
 
-    def __init__(self, origin: bytes, type: int) -> None:
+    def __init__(self, origin: bytes, type: int, tag: bytes = b"") -> None:
         self.origin = origin
         self.type = type
+        self.tag = tag
         self.seen = Seen()
         self.peer: Peer | None = None  # The producer's own node, if it sends them itself.
         self.sieves: list[Sieve] = []
@@ -86,6 +90,14 @@ class Relay:
         consumer.set_period(period_us)
         self._leave(consumer.type, sieve)
         self._enter(consumer.type, consumer.sieve)
+        self._office.plan(consumer.sieve)
+
+    def rename(self, consumer: Consumer, type: int) -> None:
+        """Let a consumer have samples of the type that others know its subject by."""
+        sieve, before = consumer.sieve, consumer.type
+        consumer.rename(type)
+        self._leave(before, sieve)
+        self._enter(type, consumer.sieve)
         self._office.plan(consumer.sieve)
 
     def share(self, type: int) -> None:
@@ -160,8 +172,13 @@ class Relay:
         hops, flags, era, sequence, tick_ns, sampled_ns, granted_us, size = _REST.unpack_from(
             buffer, begin + ROUTE_BYTES
         )
-        if behind + size > end or granted_us > PERIOD_US_MAX:
+        after = behind + size
+        tag = buffer[after : after + TAG_BYTES] if flags & TAGGED else b""
+        if after + (flags & TAGGED) > end or granted_us > PERIOD_US_MAX:
             return False
+        if tag != route.tag:
+            route.tag = tag
+            self._renew(route)
         if not hops:
             tally.refused_hops += 1
             return True
@@ -170,7 +187,7 @@ class Relay:
             return True
         response = _new_response((
             route.origin, GATEWAY_PORT, route.type, hops, flags, era, sequence, tick_ns,
-            sampled_ns, granted_us, buffer[behind : behind + size],
+            sampled_ns, granted_us, buffer[behind:after], tag,
         ))  # fmt: skip
         endpoint = self._endpoint
         source = peer.source if route.peer is peer else self._source_of(route, peer)
@@ -181,7 +198,8 @@ class Relay:
 
     def hand_over(self, now: int, sample: Sample) -> None:
         """Pass a sample of a producer of this node on."""
-        route = Route(sample.response.origin, sample.response.type)
+        response = sample.response
+        route = Route(response.origin, response.type, response.tag)
         self._renew(route)
         self._hand_over(now, route, sample)
 
@@ -189,14 +207,17 @@ class Relay:
         """Pass a sample on to the consumers that it concerns."""
         tally = self._tally
         is_stateless = self._office.is_stateless
-        tally.handed += len(self._office.components) if is_stateless else route.consumers
+        tally.handed += route.consumers
         if not route.sieves:
             tally.unwanted += 1
             return
         tally.relayed += 1
         response, origin = sample.response, route.origin
         takers = None
-        for sieve in route.sieves:
+        sieves = route.sieves
+        if is_stateless:  # Every consumer is handed every sample, and looks for itself.
+            sieves = [one for one in sieves if one.looks_for(response)]
+        for sieve in sieves:
             stream = sieve.streams.get(origin)
             # Most samples are of the next slot, and need no closer look.
             is_next = stream is not None and sieve.is_plain and stream.take_next(now, response)
@@ -248,10 +269,14 @@ class Relay:
 
     def _renew(self, route: Route) -> None:
         """Look again who wants the samples of a route."""
-        sieves = self.sieves.get(route.type, [])
-        if route.type and _EVERYTHING in self.sieves:
-            sieves = [*sieves, *self.sieves[_EVERYTHING]]
-        route.sieves = list(sieves)
+        if self._office.is_stateless:
+            sieves = self.all_sieves()
+        else:
+            tag = decode_tag(route.tag)
+            everything = self.sieves.get(_EVERYTHING, []) if route.type else []
+            sieves = [*self.sieves.get(route.type, []), *everything]
+            sieves = [one for one in sieves if one.wish.is_met_by(route.type, tag)]
+        route.sieves = sieves
         route.consumers = sum(len(sieve.members) for sieve in sieves)
         route.version = self._version
 

@@ -72,6 +72,10 @@ class Reports:
             event = TicksSkipped(self._endpoint.channel, producer.subject, owed)
             self._endpoint.events.append(event)
 
+    def is_due(self, now: int, key: Any) -> bool:
+        """Tell whether something may be reported: not within a second of the last time."""
+        return bool(self._due(now, key, 1))
+
     def _due(self, now: int, key: Any, count: int, *, is_urgent: bool = False) -> int:
         """Return how many to report now; 0: later, together with others."""
         owed = self._owed.pop(key, 0) + count

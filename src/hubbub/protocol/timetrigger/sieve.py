@@ -17,12 +17,16 @@ from hubbub.limits import PRODUCERS_HEARD_MAX, US
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.interests import NEVER
 from hubbub.protocol.timetrigger.slots import STALE, TAKEN, Stream
-from hubbub.wire.timed import ALL, OBSERVE, ONE, SYNCHRONISED, Response
+from hubbub.wire.timed import ALL, OBSERVE, ONE, SYNCHRONISED, Response, Tag, decode_tag
 
 if TYPE_CHECKING:
     from hubbub.protocol.timetrigger.consumer import Consumer
 
 UNCHOSEN: Final = "unchosen"
+FOREIGN: Final = "foreign"
+
+
+_UNMARKED: Final = bytes(4)
 
 
 class Miss(NamedTuple):
@@ -33,10 +37,27 @@ class Miss(NamedTuple):
     is_lost: bool  # It was silent for so long that it is not waited for any more.
 
 
+class Wish(NamedTuple):
+    """What samples are wanted; a type of 0 is every type."""
+
+    type: int
+    tag: Tag
+
+    def is_met_by(self, type: int, tag: Tag) -> bool:
+        """Tell whether such samples are what is wanted."""
+        if not self.type:
+            return True
+        is_inside = not self.tag.scope or tag.scope in (0, self.tag.scope)
+        return type == self.type and is_inside and tag.mark in (self.tag.mark, _UNMARKED)
+
+
 class Sieve:
     """One sample a slot of each producer, for all who want just that."""
 
-    def __init__(self, clock: SlotClock, period_us: int, mode: int, age_ns_max: int) -> None:
+    def __init__(
+        self, wish: Wish, clock: SlotClock, period_us: int, mode: int, age_ns_max: int
+    ) -> None:
+        self.wish = wish
         self.clock = clock
         self.period_us = period_us
         self.mode = mode
@@ -62,6 +83,12 @@ class Sieve:
     def missed(self) -> int:
         """Return how many slots have had none."""
         return self._missed + sum(stream.missed for stream in self.streams.values())
+
+    def looks_for(self, response: Response) -> bool:
+        """Look at a sample that may be of any type; count it if it is not ours."""
+        is_ours = self.wish.is_met_by(response.type, decode_tag(response.tag))
+        self.counts[FOREIGN] += not is_ours
+        return is_ours
 
     def take(self, now: int, response: Response) -> bool:
         """Take a sample, or count why not."""
@@ -126,6 +153,8 @@ class Sieve:
         """Tell whether both take the same samples from now on."""
         if not (self.is_plain and other.is_plain) or self.period_us != other.period_us:
             return False
+        if self.wish != other.wish:
+            return False
         if self.streams.keys() != other.streams.keys():
             return False
         return all(one.is_like(other.streams[origin]) for origin, one in self.streams.items())
@@ -137,9 +166,9 @@ class Sieve:
         for member in other.members:
             member.move(self)
 
-    def split(self, period_us: int) -> "Sieve":
-        """Return a sieve of another period that begins with the slots of this one."""
-        other = Sieve(self.clock, period_us, self.mode, self.age_ns_max)
+    def split(self, wish: Wish, period_us: int) -> "Sieve":
+        """Return a sieve of another period or wish that begins with the slots of this one."""
+        other = Sieve(wish, self.clock, period_us, self.mode, self.age_ns_max)
         other.streams = {origin: copy(stream) for origin, stream in self.streams.items()}
         other.counts = self.counts.copy()
         other._served, other._missed = self._served, self._missed

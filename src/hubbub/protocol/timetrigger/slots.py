@@ -93,7 +93,7 @@ class Stream:
 
         The deadline is left where it was, too early: who comes for it finds out (`judge`).
         """
-        _, _, _, _, flags, era, sequence, tick_ns, _, granted_us, _ = response
+        _, _, _, _, flags, era, sequence, tick_ns, _, granted_us, _, _ = response
         slot = tick_ns // self.period_ns
         if slot - 1 != self._slot or era != self.era or granted_us != self.granted_us:
             return False

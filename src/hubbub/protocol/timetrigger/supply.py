@@ -1,5 +1,6 @@
 """The producers of a node: who wants their samples, where these go, and what is told of them."""
 
+from collections.abc import Callable
 from typing import Final
 
 from hubbub.limits import OFFER_INTERVAL, OFFER_SPACING, TIMED_REPEAT_INTERVAL, TIMED_REPEATS
@@ -18,6 +19,7 @@ class Supply:
 
     def __init__(self, office: Office) -> None:
         self.producers: dict[int, list[Producer]] = {}  # By type.
+        self.on_namesake: Callable[[int, Interest, Producer], None] = lambda *_: None
         self._office = office
 
     def add(self, now: int, producer: Producer) -> None:
@@ -32,11 +34,27 @@ class Supply:
         """Make nothing by it any more, and say so."""
         producer.stop()
         self._office.agenda.remove(producer)
+        self._drop(producer)
+        if not self._office.is_stateless:
+            self._office.send_all(OFFER, encode_timed(producer.offer()))
+
+    def _drop(self, producer: Producer) -> None:
         self.producers[producer.type].remove(producer)
         if not self.producers[producer.type]:
             del self.producers[producer.type]
+
+    def rename(self, now: int, producer: Producer, type: int) -> None:
+        """Offer a producer under the type that others know its subject by."""
+        self._drop(producer)
+        producer.rename(type)
+        self.add(now, producer)
+
+    def remind(self, now: int, producer: Producer) -> None:
+        """Offer a producer again, to somebody who knows its subject by another type."""
         if not self._office.is_stateless:
-            self._office.send_all(OFFER, encode_timed(producer.offer()))
+            producer.offer_ns = min(producer.offer_ns, now + OFFER_SPACING)
+            producer.plan_offer()
+            self._office.plan(producer)
 
     def all(self) -> list[Producer]:
         """Return the producers of all types."""
@@ -46,18 +64,23 @@ class Supply:
 
     def take_interest(self, now: int, interest: Interest, via: bytes) -> None:
         """Tell the producers that it concerns of an interest."""
-        office, tally = self._office, self._office.tally
-        if interest.type:
+        tally = self._office.tally
+        if self._office.is_stateless:  # Every producer is handed it, and looks for itself.
+            concerned = self.all()
+        elif interest.type:
             concerned = self.producers.get(interest.type, _NO_PRODUCERS)
         else:  # Nobody makes what is unknown.
             concerned = self.all() if interest.mode == OBSERVE else _NO_PRODUCERS
-        tally.handed += len(office.components) if office.is_stateless else len(concerned)
+        tally.handed += len(concerned)
         if not concerned:
             tally.unwanted += 1
             return
         tally.relayed += 1
         for producer in concerned:
-            self._tell(now, producer, interest, via)
+            if producer.is_namesake(interest):
+                self.on_namesake(now, interest, producer)
+            else:
+                self._tell(now, producer, interest, via)
 
     def _tell(self, now: int, producer: Producer, interest: Interest, via: bytes) -> None:
         refused, rounded = producer.interests.refused, producer.refused_periods

@@ -26,7 +26,7 @@ class Wants:
         self._clock = clock
         self._supply = supply
         self._relay = relay
-        self._demands: dict[tuple[int, ...], Demand] = {}
+        self._demands: dict[tuple[object, ...], Demand] = {}
 
     def add(self, now: int, consumer: Consumer) -> None:
         """Tell everybody what a consumer wants that is new."""
@@ -49,6 +49,12 @@ class Wants:
         if demand is not None:
             demand.consumers.remove(consumer)
             self._tell(now, demand)
+
+    def remind(self, now: int, consumer: Consumer) -> None:
+        """Tell an interest again soon, to somebody who knows its subject by another type."""
+        demand = self._demands.get(self._demand_key(consumer))
+        if demand is not None:
+            self._remind(now, demand)
 
     def tell_producer(self, now: int, producer: Producer) -> None:
         """Tell a producer of ours that is new what our consumers want."""
@@ -95,10 +101,10 @@ class Wants:
         for origin in [one for one in self.offers if one.startswith(node)]:
             del self.offers[origin]
 
-    def _demand_key(self, consumer: Consumer) -> tuple[int, ...]:
+    def _demand_key(self, consumer: Consumer) -> tuple[object, ...]:
         if self._office.is_stateless:
             return (consumer.type, consumer.port)
-        return (consumer.type, consumer.mode, consumer.scope)
+        return (consumer.type, consumer.subject, consumer.mode, consumer.scope)
 
     def _make_demand(self, now: int, consumer: Consumer) -> Demand:
         office = self._office
@@ -115,8 +121,10 @@ class Wants:
         self._office.plan(demand)
 
     def _answer(self, now: int, offer: Offer) -> None:
-        random = self._office.endpoint.random
         for demand in self._demands.values():
             if demand.type in (offer.type, 0) and demand.consumers:
-                demand.remind(now + int(random.random() * _ANSWER_SPREAD))
-                self._office.plan(demand)
+                self._remind(now, demand)
+
+    def _remind(self, now: int, demand: Demand) -> None:
+        demand.remind(now + int(self._office.endpoint.random.random() * _ANSWER_SPREAD))
+        self._office.plan(demand)

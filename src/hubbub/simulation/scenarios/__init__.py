@@ -18,6 +18,7 @@ from hubbub.simulation.scenarios import (
     services_subjects,
     swarm,
     timed,
+    timed_names,
     traffic,
 )
 from hubbub.simulation.scenarios.registry import SCENARIOS
@@ -25,5 +26,5 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
     "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
-    "services_more", "services_subjects", "swarm", "timed", "traffic",
+    "services_more", "services_subjects", "swarm", "timed", "timed_names", "traffic",
 ]  # fmt: skip

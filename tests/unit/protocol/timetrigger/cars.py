@@ -31,18 +31,23 @@ class Car:
     def id(self) -> bytes:
         return self.gateway.node
 
-    def produce(self, type: int = SPEED, **options: Any) -> Producer:
+    def produce(self, type: int = SPEED, subject: str = "", **options: Any) -> Producer:
         def read(due: Due) -> None:
             self.reads += 1
             value = b"%d" % self.reads
             self.gateway.respond(self.lan.now, due, value, WALL + self.lan.now)
 
-        return self.gateway.produce(self.lan.now, type, "/x", ProducerOptions(**options), read)
-
-    def consume(self, period_ms: float, type: int = SPEED, **options: Any) -> Consumer:
-        consumer = Consumer(
-            0, type, "/x", self.gateway.clock, period_us=int(period_ms * 1000), **options
+        return self.gateway.produce(
+            self.lan.now, type, subject or f"/x/{type}", ProducerOptions(**options), read
         )
+
+    def consume(
+        self, period_ms: float, type: int = SPEED, subject: str = "", **options: Any
+    ) -> Consumer:
+        consumer = Consumer(
+            0, type, subject or f"/x/{type}", self.gateway.clock,
+            period_us=int(period_ms * 1000), **options,
+        )  # fmt: skip
         got: list[Sample] = []
         self.gateway.consume(self.lan.now, consumer, got.append)
         self.samples[consumer.port] = got

@@ -7,6 +7,7 @@ from hubbub.events import ClockStepped, DeadlineMissed, InterestRefused, PeriodG
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.timetrigger.passing import Seen
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, LOCAL_CLOCK
+from hubbub.protocol.timetrigger.watch import Watch
 from hubbub.wire.header import CLOCK, DIRECT, INTEREST, OFFER, RESPONSE
 from hubbub.wire.timed import (
     OBSERVE,
@@ -180,7 +181,7 @@ def test_producer_that_falls_silent_is_missed_slot_by_slot_then_given_up(lan: La
     lan.run(1 * SECOND)
     missed = user.events(DeadlineMissed)
     assert missed and missed[0].slots == 1 and not missed[0].is_lost
-    assert missed[0].subject == "/x" and missed[0].producer.id == maker.id
+    assert missed[0].subject == "/x/1" and missed[0].producer.id == maker.id
     assert consumer.served == served
     assert 7 <= consumer.missed <= 9
     lan.run(5 * SECOND)
@@ -320,8 +321,7 @@ def test_replayed_and_reordered_frames_are_told_apart() -> None:
 def test_stateless_gateway_hands_everything_to_every_component(lan: Lan) -> None:
     maker, user = Car(lan, is_stateless=True), Car(lan, is_stateless=True)
     producer = maker.produce(schedule="strict")
-    for type in range(2, 11):
-        user.consume(1000, type)
+    others = [user.consume(1000, type) for type in range(2, 11)]
     consumers = [user.consume(100), user.consume(150)]
     lan.run(1 * SECOND)
     assert len(producer.interests.leases) == 2
@@ -329,8 +329,41 @@ def test_stateless_gateway_hands_everything_to_every_component(lan: Lan) -> None
     sent = lan.sent_of(RESPONSE)
     assert {datagram.destination for datagram in sent} == {None}
     assert 20 <= len(sent) <= 22
-    assert user.gateway.tally.handed >= 11 * len(sent)
+    tally = user.gateway.tally
+    assert tally.relayed == tally.heard >= 20 and tally.handed == 11 * tally.heard
     assert all(consumer.missed == 0 for consumer in consumers)
+    # Each of them was handed each sample, and has found out for itself that it is not for it.
+    assert {other.counts["foreign"] for other in others} == {tally.heard}
+    assert all(user.got(other) == [] for other in others)
+
+
+def test_stateless_gateway_hands_every_interest_to_every_producer(lan: Lan) -> None:
+    maker, user = Car(lan, is_stateless=True), Car(lan, is_stateless=True)
+    producers = [maker.produce(type, schedule="strict") for type in range(1, 6)]
+    before = maker.gateway.tally.handed
+    user.consume(100, 3)
+    lan.run(10 * MS)
+    assert maker.gateway.tally.handed == before + 5
+    assert [bool(producer.is_wanted) for producer in producers] == [0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("is_stateless", [False, True])
+def test_types_that_nobody_here_knows_are_passed_on_to_who_observes(
+    lan: Lan, is_stateless: bool
+) -> None:
+    car, other = Car(lan, is_stateless=is_stateless), Car(lan)
+    car.consume(100)
+    observer = car.consume(0, 0, mode=OBSERVE)
+    car.gateway.office.watch = Watch()
+    unknown, now = 987_654, WALL + 10 * SECOND
+    response = Response(make_origin(other.id, 9), 0, unknown, 1, 0, 0, 1, now, now, 0, b"?")
+    car.receive(RESPONSE, encode_response(response), other)
+    (sample,) = car.got(observer)
+    assert (sample.response.type, sample.response.value) == (unknown, b"?")
+    asked = Interest(other.id, 0, 0, unknown, 1, 1, 3000, 0, 0, [Wanted(2, 1000)], "/who/knows")
+    car.receive(INTEREST, encode_timed(asked), other)
+    (seen,) = [one for one in car.gateway.office.watch.interests(lan.now) if one.interest.port == 0]
+    assert seen.interest == asked
 
 
 def test_letter_reaches_one_port_and_no_other(lan: Lan) -> None:
