@@ -84,6 +84,7 @@ ARGUMENTS = {
     ("pub",): ["/a", "x"], ("sub",): ["/a"], ("hz",): ["/a"], ("bw",): ["/a"], ("delay",): ["/a"],
     ("info",): ["/a"], ("produce",): ["/a", "--value", "1"], ("consume",): ["/a", "--period", "1s"],
     ("service", "pub"): ["n", "x"], ("service", "sub"): ["n"], ("rec",): ["/a", "-o", "nowhere"],
+    ("gateway", "rodos"): ["--udp", "127.0.0.1:7000", "--map", "1001=/a"],
     ("play",): ["nowhere"], ("pipeline", "run"): ["nowhere", "--out", "tables"],
 }  # fmt: skip
 
@@ -170,7 +171,7 @@ LONG = "a-name-that-somebody-gave-a-host.of-a-plant.example"
         (SCHEDULE_COLUMNS, [f"/{LONG}", LONG, "32767", "wants (nobody makes it)", "harmonised",
                             "1000 ms", "1000 ms", "1,000.0/s", "1,000,000", "100,000"]),
         (SERVICE_COLUMNS, [LONG, "abcdefabcdef", "abcdefabcdef", "192.168.100.200:54321", "123",
-                           "1,000,000", "10,000"]),
+                           "1,000,000", "10,000", "forwarder"]),
     ],
     ids=["ps", "schedule", "services"],
 )  # fmt: skip
