@@ -1,5 +1,6 @@
 """`hubbub gateway` as a user runs it."""
 
+import json
 import secrets
 import signal
 import socket
@@ -20,6 +21,12 @@ def test_gateway_passes_on_and_says_so_at_its_end() -> None:
         assert bus.run("pub", "/t/x", "21.5", "-w", "1", "--domain", LEFT).returncode == 0
         code, out, _ = finish(reader)
         assert code == 0 and b"21.5" in out
+        done = bus.run("routes", "--json", "--wait", "3", "--domain", LEFT)
+        (told,) = json.loads(done.stdout)
+        assert (told["name"], told["is_standby"]) == ("gw-1", False)
+        assert [(side["name"], side["is_open"]) for side in told["sides"]] == [
+            ("left", True), ("right", True),
+        ]  # fmt: skip
         gateway.send_signal(signal.SIGINT)
         code, _, err = finish(gateway)
     assert code == 0, err

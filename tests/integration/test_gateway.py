@@ -11,6 +11,7 @@ import pytest
 import hubbub
 from hubbub import ConfigurationError, GapAbandoned
 from hubbub.gateway import Gateway, Side
+from hubbub.gateway.routes import ROUTES_PATTERN, Routes
 from tests.integration.bus import (
     Actor,
     Events,
@@ -160,10 +161,6 @@ def test_node_that_would_hear_itself_is_refused() -> None:
             Gateway([one])
 
 
-def _asked(gateway: Gateway) -> bool:
-    return all(port.asked for port in gateway.statistics().ports)
-
-
 def test_ring_of_three_brings_each_message_once() -> None:
     places = [fresh_place() for _ in range(3)]
     with (
@@ -176,16 +173,23 @@ def test_ring_of_three_brings_each_message_once() -> None:
         places[2].open("other") as other,
     ):
         subscriptions = [node.subscribe("/t/x") for node in (near, one, other)]
-        publisher = publisher_beyond(talker, "/t/x", 2)
+        publisher = talker.publisher("/t/x")
         wait_until(lambda: sum(g.statistics().is_standby for g in (first, second, third)) == 1)
-        wait_until(lambda: all(_asked(one) for one in (first, second, third)))
+
+        def is_heard_everywhere() -> bool:
+            publisher.publish(b"probe")
+            return all(subscription.pending for subscription in subscriptions)
+
+        wait_until(is_heard_everywhere)
         for number in range(300):
             publisher.publish(b"%d" % number)
+        assert talker.flush(timeout=30)
+        end = publisher.sequence
         for subscription in subscriptions:
-            assert payloads(take(subscription, 300)) == [b"%d" % n for n in range(300)]
-        publisher.publish(b"end")
-        for subscription in subscriptions:
-            assert payloads(take(subscription, 1)) == [b"end"]
+            begin = take(subscription, 1)[0].sequence
+            rest = take(subscription, end - begin)
+            assert [message.sequence for message in rest] == list(range(begin + 1, end + 1))
+            assert payloads(rest[-300:]) == [b"%d" % number for number in range(300)]
             assert subscription.pending == 0
 
 
@@ -228,3 +232,33 @@ def test_gateway_that_stands_by_takes_over_from_one_that_is_killed() -> None:
                 killed_at = count
         assert payloads(take(subscription, count)) == [b"%d" % number for number in range(count)]
         assert subscription.pending == 0 and not events.of(GapAbandoned)
+
+
+def test_routes_are_told_across_gateways_to_who_subscribes() -> None:
+    places = [fresh_place() for _ in range(3)]
+    with (
+        joined(places[0], places[1], name="gw-1"),
+        joined(places[1], places[2], name="gw-2"),
+        places[0].open("talker") as talker,
+        places[2].open("listener") as listener,
+    ):
+        subscription = listener.subscribe("/t/x")
+        publisher_beyond(talker, "/t/x").publish(b"1")
+        assert payloads(take(subscription, 1)) == [b"1"]
+        told: dict[str, Routes] = {}
+        with listener.subscribe(ROUTES_PATTERN, type=Routes) as routes:
+
+            def are_all_told() -> bool:
+                message = routes.receive(timeout=0.1)
+                if message is not None:
+                    told[message.payload.name] = message.payload
+                return told.keys() == {"gw-1", "gw-2"} and _hops(told["gw-2"]) == ["talker 2"]
+
+            wait_until(are_all_told)
+        assert _hops(told["gw-1"]) == ["talker 1"]
+
+
+def _hops(routes: Routes) -> list[str]:
+    """Say of the topic that is passed on to the last side whose it is, and how far it came."""
+    last = routes.sides[-1]
+    return [f"{one.origin} {one.hops}" for one in last.routes if one.subject == "/t/x"]

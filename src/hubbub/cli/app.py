@@ -25,6 +25,7 @@ from hubbub.cli import (
     pub,
     rec,
     report,
+    routes,
     schedule,
     services,
     simulate,
@@ -60,6 +61,7 @@ app.command("delay")(watch.delay)
 app.command("ps")(ps.ps)
 app.command("top")(top)
 app.command("ls")(ls.ls)
+app.command("routes")(routes.routes)
 app.command("info")(info.info)
 app.command("graph")(graph.graph)
 app.command("play")(play.play)

@@ -14,9 +14,10 @@ from typing import Any, Final
 from hubbub.closing import Closing
 from hubbub.connection import Connection
 from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.gateway.routes import Teller
 from hubbub.gateway.side import Side, open_sides
 from hubbub.gateway.statistics import GatewayStatistics, describe_port
-from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP, TREE_LISTEN
+from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP, ROUTES_TELL, TREE_LISTEN
 from hubbub.node import Node
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
@@ -76,6 +77,8 @@ class Gateway(Closing):
             core = connection.driver.core
             core.outgoing.grants.on_interest = self._look_soon
             core.on_beacon = partial(self._hear, place)
+        self._teller = Teller(self._relay.tree.gateway.hex(), self.nodes)
+        self._tell_ns = 0
         self._beat()
         self._sweep()
 
@@ -147,9 +150,15 @@ class Gateway(Closing):
 
     def _beat(self) -> None:
         """Look whether the other gateways are still there, and tell them that we are."""
-        if not self._is_closed:
-            self._look()
-            self._soon(monotonic_ns() + TREE_LISTEN, self._beat)
+        if self._is_closed:
+            return
+        self._look()
+        now = monotonic_ns()
+        if now >= self._tell_ns:
+            self._tell_ns = now + ROUTES_TELL
+            with suppress(ClosedError):
+                self._teller.tell(self.statistics)
+        self._soon(now + TREE_LISTEN, self._beat)
 
     def _look(self) -> None:
         self._is_looking = False
