@@ -216,6 +216,9 @@ OPENING: Final = 45 * MS
 OPENING_HELLO_INTERVAL: Final = 5 * MS
 # Who closes while it still looks around has no second chance with a peer whose machine is busy.
 OPENING_WHEN_CLOSING: Final = 200 * MS
+# Who comes so late to the end of it was kept from running, and looks around again; not for ever.
+OPENING_LATE: Final = 10 * MS
+OPENING_MAX: Final = 400 * MS
 ANNOUNCE_REPEATS: Final = 2
 ANNOUNCE_INTERVAL: Final = 10 * MS
 # Changes of the declared state that follow each other sooner are announced together.

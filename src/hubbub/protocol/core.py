@@ -543,7 +543,7 @@ class Core:
 
     def _open(self, now: int) -> None:
         """End the opening: everybody here has had the time to say what it wants."""
-        if self.outgoing.reliable.is_held and now >= self.discovery.opens_ns:
+        if self.outgoing.reliable.is_held and self.discovery.has_looked(now):
             self._hold(is_held=False)
             self.register.open(now)
 

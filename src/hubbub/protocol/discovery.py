@@ -20,6 +20,8 @@ from hubbub.limits import (
     MS,
     OPENING,
     OPENING_HELLO_INTERVAL,
+    OPENING_LATE,
+    OPENING_MAX,
     OPENING_WHEN_CLOSING,
     PEERS_MAX,
     REPLY_DELAY_MAX,
@@ -108,12 +110,28 @@ class Discovery:
         """Tell at once what has changed in what we declare, and again twice."""
         self.announcer.changed(now)
 
+    def has_looked(self, now: int) -> bool:
+        """Tell whether all who are here have had the time to say what they want.
+
+        Not so after a stall: nobody was asked meanwhile, and what was answered is still to be read.
+        """
+        if self._is_late(now, self.opens_ns):
+            self._look_until(now, now + OPENING)
+        return now >= self.opens_ns
+
     def look_longer(self, now: int) -> None:
         """Look around for longer than usual, because what waits to be sent is all there will be."""
-        self.opens_ns = max(self.opens_ns, self._began_ns + OPENING_WHEN_CLOSING)
+        self._look_until(now, self._began_ns + OPENING_WHEN_CLOSING)
+
+    def _look_until(self, now: int, end_ns: int) -> None:
+        self.opens_ns = max(self.opens_ns, end_ns)
         self.hello_ns = now
         self.hello_interval_ns = ANNOUNCE_INTERVAL
-        self.hellos_left = (OPENING_WHEN_CLOSING - OPENING) // ANNOUNCE_INTERVAL
+        self.hellos_left = max((end_ns - now) // ANNOUNCE_INTERVAL, 1)
+
+    def _is_late(self, now: int, planned_ns: int) -> bool:
+        """Tell whether we were kept from running; a node that always is opens all the same."""
+        return now >= planned_ns + OPENING_LATE and now < self._began_ns + OPENING_MAX
 
     def take_hello(self, now: int, peer: Peer, hello: Hello, own_key: bytes) -> News | None:
         """Learn from a HELLO, and plan an answer; return what became known by it."""
@@ -167,6 +185,8 @@ class Discovery:
                 # Only now can anybody answer, however long it took to come this far.
                 self._has_begun = True
                 self._began_ns, self.opens_ns = now, now + OPENING
+            elif self._is_late(now, self.hello_ns):
+                self._look_until(now, now + OPENING)
             self._say_hello()
             self.hellos_left -= 1
             self.hello_ns = now + self.hello_interval_ns if self.hellos_left else None

@@ -108,6 +108,12 @@ def gap_one_too_short(sound: Method) -> Method:
     return extend
 
 
+@bug(Discovery, "_is_late", "open_publish_close")
+def stall_taken_for_looking_around(sound: Method) -> Method:
+    """Open when it is time, though nobody was asked, or heard, meanwhile."""
+    return lambda self, now, planned_ns: False
+
+
 @bug(Partial, "mark", "large_messages")
 def train_taken_for_longer_than_it_is(sound: Method) -> Method:
     """Take the piece behind a train for one of it."""

@@ -8,6 +8,9 @@ from hubbub.limits import (
     FRAME_BYTES_MIN,
     MS,
     OPENING,
+    OPENING_HELLO_INTERVAL,
+    OPENING_LATE,
+    OPENING_MAX,
     PEERS_MAX,
     SECOND,
     STRANGERS_MAX,
@@ -59,10 +62,31 @@ def test_opening_lasts_from_the_first_hello_however_late_that_is() -> None:
     first = lan.now + 60 * MS
     late.advance(first)
     assert late.outgoing.reliable.is_held and late.discovery.opens_ns == first + OPENING
-    late.advance(first + OPENING - 1)
-    assert late.outgoing.reliable.is_held
+    for now in range(first, first + OPENING, OPENING_HELLO_INTERVAL):
+        late.advance(now)
+        assert late.outgoing.reliable.is_held
     late.advance(first + OPENING)
     assert not late.outgoing.reliable.is_held
+
+
+def test_node_that_stood_still_while_it_opened_looks_around_again() -> None:
+    """What was answered meanwhile was still to be read, and its message went to nobody."""
+    lan = Lan(1)
+    core = lan.add().core
+    core.advance(lan.now)
+    now = lan.now + OPENING + OPENING_LATE
+    core.advance(now)
+    assert core.outgoing.reliable.is_held and core.discovery.opens_ns == now + OPENING
+
+
+def test_node_that_always_stands_still_opens_all_the_same() -> None:
+    lan = Lan(1)
+    core = lan.add().core
+    for now in range(lan.now, lan.now + OPENING_MAX + OPENING, 30 * MS):
+        assert core.outgoing.reliable.is_held
+        core.advance(now)
+    core.advance(lan.now + OPENING_MAX + 2 * OPENING)
+    assert not core.outgoing.reliable.is_held
 
 
 def test_peer_that_is_known_stays_silent_at_the_repeated_hello() -> None:

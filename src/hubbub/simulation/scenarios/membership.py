@@ -235,12 +235,13 @@ def churn(stage: Stage) -> None:
 
 @scenario
 def open_publish_close(stage: Stage) -> None:
-    """Open, publish, close at 10 % loss: the message reaches every running subscriber."""
+    """Open, publish, close at 10 % loss, stalled or not: it reaches every running subscriber."""
     random, world = stage.random, stage.world
     _, subscribing = stage.group(0, random.randint(1, 5))
     world.run_for(random.choice([100, 1000]) * MS)
     stage.faults(loss=0.1)
-    node = stage.node(subscribing[0].host)
+    stalled = stage.host(stall=random.uniform(0.01, 0.3), stall_ns=random.choice([10, 100]) * MS)
+    node = stage.node(random.choice([subscribing[0].host, stalled]))
     messages = random.randint(1, 3)
     topic = node.publish_on("/t/0")
     for place in range(messages):
