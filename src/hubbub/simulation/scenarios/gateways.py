@@ -50,17 +50,23 @@ def _disturb(lans: Lans) -> None:
     )  # fmt: skip
 
 
+def _converse(lans: Lans) -> list[SimulatedNode]:
+    """Let nodes talk over wires that lose, and check that all of it came; return who published."""
+    publishers = _populate(lans)
+    _disturb(lans)
+    _talk(lans, publishers)
+    lans.stage.play()
+    lans.finish(5 * SECOND)
+    lans.stage.check_first()
+    return publishers
+
+
 @scenario
 def gateway(stage: Stage) -> None:
     """Join two LANs that lose frames: all arrives beyond, once, in order, from its origin."""
     lans = Lans(stage, 2)
     lans.gateway(0, 1)
-    publishers = _populate(lans)
-    _disturb(lans)
-    _talk(lans, publishers)
-    stage.play()
-    lans.finish()
-    stage.check_first()
+    _converse(lans)
 
 
 @scenario
@@ -69,12 +75,7 @@ def gateway_chain(stage: Stage) -> None:
     lans = Lans(stage, stage.random.randint(3, 8))
     for one, other in pairwise(range(len(lans.networks))):
         lans.gateway(one, other)
-    publishers = _populate(lans)
-    _disturb(lans)
-    _talk(lans, publishers)
-    stage.play()
-    lans.finish(5 * SECOND)
-    stage.check_first()
+    _converse(lans)
 
 
 @scenario
@@ -89,12 +90,7 @@ def gateway_tree(stage: Stage) -> None:
         ends, rest = rest[:count], rest[count:]
         lans.gateway(random.choice(joined), *ends)
         joined += ends
-    publishers = _populate(lans)
-    _disturb(lans)
-    _talk(lans, publishers)
-    stage.play()
-    lans.finish(5 * SECOND)
-    stage.check_first()
+    _converse(lans)
 
 
 @scenario
@@ -214,12 +210,7 @@ def gateway_ring(stage: Stage) -> None:
     count = len(lans.networks)
     for lan in range(count):
         lans.gateway(lan, (lan + 1) % count)
-    publishers = _populate(lans)
-    _disturb(lans)
-    _talk(lans, publishers)
-    stage.play()
-    lans.finish(5 * SECOND)
-    stage.check_first()
+    publishers = _converse(lans)
     for node in stage.ledger.nodes:
         for pattern in list(node.patterns):
             node.unsubscribe(pattern)
