@@ -63,7 +63,7 @@ from hubbub.services import ServiceOptions, Services, ServicesStatistics
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
-from hubbub.vehicle import DirectMessage, GatewayStatistics, Vehicle, VehicleAddress
+from hubbub.vehicle import DirectMessage, GatewayStatistics, Mail, Vehicle, VehicleAddress
 
 __all__ = [
     "Backpressure",
@@ -91,6 +91,7 @@ __all__ = [
     "LinkDown",
     "LinkError",
     "LinkUp",
+    "Mail",
     "Message",
     "MissingExtra",
     "Nagging",

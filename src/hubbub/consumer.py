@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hubbub.closing import Closing
 from hubbub.data_types import find_data_type, subject_of
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.limits import MS, PERIOD_US_MAX, PRODUCERS_HEARD_MAX, QUEUE_MESSAGES, US
 from hubbub.message import Message, Source, Tick
 from hubbub.protocol.delivery import Delivery
@@ -112,6 +112,8 @@ class Consumer(Closing):
     def set_interest(self, *, period_ms: float | None = None, period_us: int | None = None) -> None:
         """Want samples at another period, from now on."""
         wanted_us = read_period(period_ms, period_us)
+        if self.is_stopped:
+            raise ClosedError(f"the consumer of {self.subject} was stopped: make another")
         self._driver.call(self._gateway.set_period, self._machine, wanted_us)
 
     @property

@@ -22,6 +22,7 @@ from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.local import LocalLink
 from hubbub.links.meeting import is_supported, runtime_directory
+from hubbub.mail import Mail
 from hubbub.producer import Producer, make_options
 from hubbub.protocol.core import Core
 from hubbub.protocol.endpoint import Identity
@@ -109,7 +110,7 @@ class Node(Closing):
         self._publishers: dict[Publisher, bool] = {}  # Those that are open.
         self._shortcuts: dict[str, Publisher] = {}
         self._deafen: dict[object, Callable[[], None]] = {}  # Ends the listener of an object.
-        self._components: set[Producer | Consumer] = set()
+        self._components: set[Producer | Consumer | Mail] = set()
         self._service_options = service_options
         self._services: Services | None = None
         self._opening_services = Lock()

@@ -481,6 +481,16 @@ def _read_history(history: bool | int) -> int | None:
     return history
 
 
+def check_callback(callback: Any) -> None:
+    """Refuse what cannot be called back."""
+    if callback is not None and not callable(callback):
+        raise ConfigurationError(f"callback={callback!r}: give something that can be called")
+    if inspect.iscoroutinefunction(callback):
+        raise ConfigurationError(
+            "an async callback would never be awaited: iterate with `async for`, or give a function"
+        )
+
+
 def _check_options(queue: int, overflow: str, callback: Callback | None, inline: bool) -> None:
     """Refuse options that cannot work, saying what can."""
     if not isinstance(queue, int) or queue < 1:
@@ -490,11 +500,6 @@ def _check_options(queue: int, overflow: str, callback: Callback | None, inline:
     if overflow not in OVERFLOW_POLICIES:
         known = ", ".join(OVERFLOW_POLICIES)
         raise ConfigurationError(f"overflow={overflow!r}: choose one of {known}")
-    if callback is not None and not callable(callback):
-        raise ConfigurationError(f"callback={callback!r}: give something that can be called")
-    if inspect.iscoroutinefunction(callback):
-        raise ConfigurationError(
-            "an async callback would never be awaited: iterate with `async for`, or give a function"
-        )
+    check_callback(callback)
     if inline and callback is None:
         raise ConfigurationError("inline=True runs a callback on the I/O thread: give a callback")

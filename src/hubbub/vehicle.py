@@ -5,51 +5,33 @@ passed on inside (port 1), components have ports from 2 on. All of it lives in o
 thread for any component.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from hubbub.closing import Closing
 from hubbub.consumer import Consumer
-from hubbub.errors import ConfigurationError, PayloadError
-from hubbub.limits import DIRECT_BYTES_MAX, PORTS_MAX, QUEUE_MESSAGES
-from hubbub.message import Source
+from hubbub.errors import ConfigurationError
+from hubbub.mail import (
+    DirectMessage,
+    Mail,
+    VehicleAddress,
+    check_address,
+    check_port,
+    read_letter,
+)
 from hubbub.node import Node
 from hubbub.opening import open as open_node
 from hubbub.producer import Producer
-from hubbub.protocol.timetrigger.passing import Letter
 from hubbub.wire.timed import (
     COMPONENT_PORT,
     GATEWAY_PORT,
     INTERNAL_PORT,
-    NODE_BYTES,
-    is_component_port,
 )
 
-__all__ = ["DirectMessage", "GatewayStatistics", "Vehicle", "VehicleAddress"]
+__all__ = ["DirectMessage", "GatewayStatistics", "Mail", "Vehicle", "VehicleAddress"]
 
 PROFILES: Final = ("default", "p3")
-
-
-class VehicleAddress(NamedTuple):
-    """Where a component is: the id of its vehicle's node, and its port."""
-
-    node: bytes
-    port: int
-
-    def __str__(self) -> str:
-        """Write it as people do."""
-        return f"{self.node.hex()}:{self.port}"
-
-
-class DirectMessage(NamedTuple):
-    """A message for one port of one vehicle."""
-
-    source: Source
-    origin: VehicleAddress
-    payload: bytes
-    received_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,30 +104,22 @@ class Vehicle(Closing):
         """Add a component that wants samples; options are those of `node.consume`."""
         return self.node.consume(what, **options)
 
-    def listen(
-        self, port: int, callback: Callable[[DirectMessage], object] | None = None
-    ) -> "Mail":
-        """Hear the direct messages for a port, of a component or of nobody else."""
-        _check_port(port)
-        mail = Mail(self, port, callback)
-        self._driver.call(lambda now: self._gateway.post.listen(mail._take, port))
-        return mail
+    def listen(self, port: int, callback: Callable[[DirectMessage], object] | None = None) -> Mail:
+        """Hear the direct messages for a port, of a component or of nobody else.
+
+        A port has one listener, until that is closed. Callbacks run on the delivery threads.
+        """
+        return Mail(self.node, port, callback)
 
     def send(self, to: VehicleAddress, payload: bytes, *, port: int = COMPONENT_PORT) -> bool:
         """Send a direct message to a port of a vehicle; False: that vehicle is not here.
 
         It goes once and is not repaired. `port` is that of the component that it comes from.
         """
-        _check_port(to.port)
-        _check_port(port)
-        if not isinstance(to.node, bytes) or len(to.node) != NODE_BYTES:
-            raise ConfigurationError(f"{to!r} is no address of a vehicle: see Vehicle.address()")
-        data = bytes(payload)
-        if len(data) > DIRECT_BYTES_MAX:
-            raise PayloadError(
-                f"{len(data)} bytes: a direct message has at most {DIRECT_BYTES_MAX}"
-            )
-        return bool(self._driver.call(self._gateway.post.send, port, to.node, to.port, data))
+        check_address(to)
+        check_port(port)
+        data = read_letter(payload)
+        return bool(self._driver.call(self._gateway.post.send, port, to[0], to[1], data))
 
     @property
     def components(self) -> tuple[int, ...]:
@@ -163,40 +137,3 @@ class Vehicle(Closing):
 
     def __repr__(self) -> str:
         return f"<Vehicle {self.name}, {len(self.components)} components>"
-
-
-class Mail:
-    """The direct messages for one port; without a callback, the newest wait to be taken."""
-
-    def __init__(
-        self, vehicle: Vehicle, port: int, callback: Callable[[DirectMessage], object] | None
-    ) -> None:
-        self.port = port
-        self._callback = callback
-        self._queue: deque[DirectMessage] = deque(maxlen=QUEUE_MESSAGES)
-        self._lane = vehicle.node._pool.lane(self._run)
-
-    def take(self) -> DirectMessage | None:
-        """Return the oldest message that waits; None: there is none."""
-        return self._queue.popleft() if self._queue else None
-
-    def _take(self, letter: Letter) -> None:
-        origin = VehicleAddress(letter.source.id, letter.port)
-        message = DirectMessage(letter.source, origin, letter.payload, letter.received_ns)
-        self._queue.append(message)
-        if self._callback is not None:
-            self._lane.notify()
-
-    def _run(self) -> bool:
-        message = self.take()
-        if message is not None and self._callback is not None:
-            self._callback(message)
-        return bool(self._queue)
-
-
-def _check_port(port: Any) -> None:
-    if not is_component_port(port):
-        raise ConfigurationError(
-            f"port={port!r}: components have {COMPONENT_PORT} to {PORTS_MAX};"
-            " 0 is the gateway, 1 what it passes on"
-        )

@@ -40,7 +40,7 @@ def test_samples_of_a_command_and_of_a_file(bus: Bus, tmp_path: Path) -> None:
         done = bus.run("consume", "/x", "--period", "20ms", "-n", "3", "--raw")
         assert done.stdout == b"102030"
         code, _, err = finish(producer)
-        assert code == 0 and "3 samples of /x" in err
+        assert code == 0 and "3 samples of /x, 0 skipped, 0 failed" in err
 
 
 def test_schedule_shows_producers_consumers_and_load(bus: Bus) -> None:
@@ -71,6 +71,9 @@ def test_schedule_shows_producers_consumers_and_load(bus: Bus) -> None:
     [
         (["produce", SPEED], "one of --value"),
         (["produce", SPEED, "--value", "x", "--column", "y"], "--csv"),
+        (["produce", SPEED, "--command", 'unbalanced "'], "No closing quotation"),
+        (["produce", SPEED, "--command", " "], "--command is empty"),
+        (["produce", SPEED, "--csv", "/dev/null"], "is empty: give a row a sample"),
         (["consume", SPEED, "--period", "soon"], "100ms"),
         (["consume", SPEED, "--period", "1s", "--json", "--raw"], "one of --json"),
     ],

@@ -206,6 +206,28 @@ def test_missed_deadline_is_an_event_and_a_polite_end_is_none(place: Place) -> N
         assert not any(one.is_lost for one in events.of(hubbub.DeadlineMissed))
 
 
+def test_early_samples_are_counted_and_logged_at_debug(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG", "hubbub.samples"), place.open("node") as node:
+        node.produce(SPEED, lambda: b"x", schedule="strict")
+        fast, slow = (node.consume(SPEED, period_ms=period) for period in (20, 50))
+        wait_until(lambda: fast.statistics().served and slow.statistics().discarded_early >= 5)
+    lines = [record.getMessage() for record in caplog.records if record.name == "hubbub.samples"]
+    assert any(line.startswith("early: ") and f" of {SPEED} from " in line for line in lines)
+    assert {record.levelname for record in caplog.records if record.name == "hubbub.samples"} == {
+        "DEBUG"
+    }
+
+
+def test_stopped_consumer_takes_no_other_interest(place: Place) -> None:
+    with place.open("node") as node:
+        consumer = node.consume(SPEED, period_ms=20)
+        consumer.stop()
+        with pytest.raises(hubbub.ClosedError, match="was stopped"):
+            consumer.set_interest(period_ms=10)
+
+
 def test_observer_sees_what_others_are_sent(place: Place) -> None:
     with (
         place.open("maker") as maker,

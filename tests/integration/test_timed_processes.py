@@ -1,5 +1,6 @@
 """Vehicles as processes: the flow of the original step by step, and service under load."""
 
+import asyncio
 import multiprocessing
 import os
 import time
@@ -107,14 +108,82 @@ def test_direct_message_reaches_one_port_of_a_vehicle(tmp_path: Any) -> None:
         two.send(got[0].origin, b"yes", port=9)
         answer = wait_until(waiting.take)
         assert (answer.payload, str(answer.origin)) == (b"yes", f"{two.node.id.hex()}:9")
-        for refused in (
-            lambda: one.send(two.address(0), b""),
-            lambda: one.send(two.address(9), bytes(2000)),
-            lambda: one.send(hubbub.VehicleAddress(b"short", 9), b""),
-            lambda: hubbub.Vehicle(profile="p4"),
-        ):
-            with pytest.raises(hubbub.HubbubError):
+
+
+async def _never(message: hubbub.DirectMessage) -> None:
+    """Be no callback."""
+
+
+def test_misuse_of_direct_messages_is_refused_with_what_to_do() -> None:
+    with open_vehicle(list(fresh_place()), "one") as one:
+        one.listen(9)
+        for refused, text in [
+            (lambda: one.send(one.address(0), b""), "components have 2 to 65535"),
+            (lambda: one.send(one.address(7.5), b""), "components have 2 to 65535"),  # type: ignore[arg-type]
+            (lambda: one.send(one.address(9), bytes(2000)), "at most 1024"),
+            (lambda: one.send(one.address(9), "text"), "no bytes"),  # type: ignore[arg-type]
+            (lambda: one.send(one.address(9), 5), "no bytes"),  # type: ignore[arg-type]
+            (lambda: one.send(hubbub.VehicleAddress(b"short", 9), b""), "no address"),
+            (lambda: one.send("x:9", b""), "no address"),  # type: ignore[arg-type]
+            (lambda: one.listen(1), "components have 2 to 65535"),
+            (lambda: one.listen(9), "somebody listens"),
+            (lambda: one.listen(10, _never), "never be awaited"),
+            (lambda: one.listen(10, "no function"), "called"),  # type: ignore[arg-type]
+            (lambda: one.consumer(1, period_ms=10, port="7"), "free one from 2 to 65535"),
+            (lambda: hubbub.Vehicle(profile="p4"), "p3"),
+        ]:  # fmt: skip
+            with pytest.raises(hubbub.HubbubError, match=text):
                 refused()
+
+
+def test_callback_that_raises_loses_none_of_the_messages_behind_it() -> None:
+    failed: list[hubbub.Event] = []
+    with open_vehicle(list(fresh_place()), "one", on_event=failed.append) as car:
+        got: list[bytes] = []
+
+        def take(message: hubbub.DirectMessage) -> None:
+            got.append(message.payload)
+            raise ValueError(message.payload)
+
+        car.listen(9, take)
+        sent = [b"%d" % number for number in range(5)]
+        for payload in sent:
+            assert car.send(car.address(9), payload)
+        wait_until(lambda: got == sent)
+        wait_until(lambda: sum(isinstance(e, hubbub.CallbackFailed) for e in failed) == 5)
+
+
+def test_mail_is_read_with_a_timeout_in_a_loop_and_under_asyncio_until_it_is_closed() -> None:
+    with open_vehicle(list(fresh_place()), "one") as car:
+        address = car.address(9)
+        mail = car.listen(9)
+        assert mail.receive(timeout=0.01) is None
+        for _ in range(2):
+            car.send(address, b"x")
+        assert mail.receive(timeout=10) is not None
+        assert next(iter(mail)).payload == b"x"
+
+        async def read() -> list[bytes]:
+            reader = asyncio.ensure_future(mail.receive_async())
+            await asyncio.sleep(0.01)
+            car.send(address, b"y")
+            found = [(await asyncio.wait_for(reader, 10)).payload]
+            car.send(address, b"z")
+            mail.close()
+            return found + [message.payload async for message in mail]
+
+        assert asyncio.run(read()) == [b"y", b"z"]
+        with pytest.raises(hubbub.ClosedError):
+            mail.receive()
+        assert list(mail) == [] and mail.is_closed
+        again = car.listen(9)  # The port is free again.
+        assert car.send(address, b"again") and again.receive(10) is not None
+        # It ends with the component that has its port, too, and with the vehicle.
+        component = car.consumer(DataTypeId.VEHICLE_SPEED, period_ms=100, port=20)
+        of_component = car.listen(20)
+        component.stop()
+        assert list(of_component) == []
+    assert list(again) == []
 
 
 def play_consumers(place: list[Any], seconds: float) -> None:

@@ -33,7 +33,7 @@ API = {
     *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks"),
     *("statistics", "closing", "configuration"),
 }
-API |= {"producer", "consumer", "data_types", "schedule", "vehicle"}
+API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail"}
 API |= {"service", "services", "service_host"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}

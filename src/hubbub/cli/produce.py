@@ -73,7 +73,8 @@ def produce(
         producer = node.produce(subject, read, schedule=schedule, floor_ms=floor, cap_hz=cap)
         code = _wait(producer, read, count)
         statistics = producer.statistics()
-    _report(statistics, as_json)
+    failed = statistics.failed - (read.asked_too_often if isinstance(read, Rows) else 0)
+    _report(statistics, failed, as_json)
     raise typer.Exit(code or (1 if failures else 0))
 
 
@@ -82,6 +83,7 @@ class Rows:
 
     def __init__(self, rows: Iterable[bytes]) -> None:
         self._rows = deque(rows)
+        self.asked_too_often = 0  # After the last row.
 
     @property
     def is_over(self) -> bool:
@@ -90,7 +92,10 @@ class Rows:
 
     def __call__(self) -> bytes | None:
         """Return the next row; None: there is none."""
-        return self._rows.popleft() if self._rows else None
+        if self._rows:
+            return self._rows.popleft()
+        self.asked_too_often += 1
+        return None
 
 
 def _reader(
@@ -100,12 +105,20 @@ def _reader(
         sample = value.encode()
         return lambda: sample
     if command is not None:
-        words = shlex.split(command)
-        if not words:
-            raise typer.BadParameter("--command is empty")
+        words = _words(command)
         return lambda: _run(words)
     assert path is not None
     return Rows(_rows(path, column))
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise typer.BadParameter(f"--command {command!r}: {error}") from None
+    if not words:
+        raise typer.BadParameter("--command is empty")
+    return words
 
 
 def _run(words: list[str]) -> bytes:
@@ -119,6 +132,8 @@ def _rows(path: Path, column: str | None) -> list[bytes]:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise hubbub.ConfigurationError(f"--csv {path}: {error}") from None
+    if not text.strip():
+        raise hubbub.ConfigurationError(f"--csv {path} is empty: give a row a sample")
     if column is None:
         return [line.encode() for line in text.splitlines()]
     rows = list(csv.DictReader(text.splitlines()))
@@ -150,7 +165,7 @@ def _tell(event: hubbub.Event, failures: list[hubbub.Event]) -> None:
         note(str(event))
 
 
-def _report(statistics: hubbub.ProducerStatistics, as_json: bool) -> None:
+def _report(statistics: hubbub.ProducerStatistics, failed: int, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -159,12 +174,10 @@ def _report(statistics: hubbub.ProducerStatistics, as_json: bool) -> None:
                 "schedule": statistics.schedule,
                 "samples": statistics.sent,
                 "skipped": statistics.skipped,
-                "failed": statistics.failed,
+                "failed": failed,
                 "refused": statistics.refused,
             }
         )
         return
     what = plural(statistics.sent, "sample")
-    note(
-        f"{what} of {statistics.subject}, {statistics.skipped} skipped, {statistics.failed} failed"
-    )
+    note(f"{what} of {statistics.subject}, {statistics.skipped} skipped, {failed} failed")

@@ -24,8 +24,10 @@ from hubbub.links.inlet import Received
 from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
+from hubbub.protocol.timetrigger.passing import Discarded
 from hubbub.runtime.logs import logger_of
 from hubbub.wire.header import HEADER_BYTES, KIND_NAMES, REPAIR, decode
+from hubbub.wire.timed import split_origin
 
 _CONCERN_OF: dict[type[Event], logging.Logger] = {
     PeerJoined: logger_of("peers"),
@@ -49,6 +51,7 @@ _wire_out = logger_of("wire.out")
 _cache = logger_of("cache")
 _segments = logger_of("segments")
 _statistics = logger_of("statistics")
+_samples = logger_of("samples")
 
 
 class Journal:
@@ -82,6 +85,12 @@ class Journal:
             where = burst.destination[:2] if burst.destination else self._link.channel
             _wire_out.debug("%s to %s", _describe(data[start:]), where)
 
+    def trace_sample(self, sample: Discarded) -> None:
+        """Log a sample that a consumer did not take."""
+        node, port = split_origin(sample.origin)
+        who = f"{node.hex()[-6:]} port {port}"
+        _samples.debug("%s: %d of %s from %s", sample.reason, sample.sequence, sample.subject, who)
+
     def tick(self, now: int) -> None:
         """Once a second: write what is written periodically."""
         self._look()
@@ -106,6 +115,8 @@ class Journal:
     def _look(self) -> None:
         self.is_tracing_in = _wire_in.isEnabledFor(logging.DEBUG)
         self.is_tracing_out = _wire_out.isEnabledFor(logging.DEBUG)
+        is_tracing = _samples.isEnabledFor(logging.DEBUG)
+        self._core.timed.office.trace = self.trace_sample if is_tracing else None
 
 
 def _describe(frame: bytes) -> str:

@@ -9,10 +9,11 @@
     hubbub.wire.in       every frame that arrives
     hubbub.wire.out      every frame that leaves
     hubbub.cache         the retransmission cache, once a second
+    hubbub.samples       time-triggered samples that no consumer took: early, twice, late, too old
 
-They are the log flags of the Java Distributor. `set_log("peers,repair")` switches some on and the
-others off, and gives them a handler if the application has configured none. A logger says at most
-LINES_PER_SECOND lines a second; what it leaves out, it counts in the next line.
+All but the last are the log flags of the Java Distributor. `set_log("peers,repair")` switches some
+on and the others off, and gives them a handler if the application has configured none. A logger
+says at most LINES_PER_SECOND lines a second; what it leaves out, it counts in the next line.
 """
 
 import logging
@@ -23,7 +24,7 @@ from hubbub.errors import ConfigurationError
 
 CONCERNS: Final = (
     "connection", "peers", "repair", "subscription", "statistics", "segments", "wire.in",
-    "wire.out", "cache",
+    "wire.out", "cache", "samples",
 )  # fmt: skip
 LINES_PER_SECOND: Final = 200
 

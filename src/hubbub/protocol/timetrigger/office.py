@@ -12,7 +12,7 @@ from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.timetrigger.agenda import Agenda, Timed
 from hubbub.protocol.timetrigger.interests import NEVER
-from hubbub.protocol.timetrigger.passing import GatewayTally
+from hubbub.protocol.timetrigger.passing import Discarded, GatewayTally
 from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.watch import Watch
 from hubbub.wire.header import finish
@@ -29,6 +29,7 @@ class Office:
         self.is_stateless = False
         self.components: dict[int, Any] = {}  # By port.
         self.names: dict[int, str] = {}  # Subjects of types, as others call them.
+        self.trace: Callable[[Discarded], None] | None = None  # Of samples that are not taken.
         self.watch: Watch | None = None
         self.tally = GatewayTally()
         self.reports = Reports(endpoint, self.source_of)

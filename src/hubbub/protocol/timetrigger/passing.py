@@ -25,6 +25,15 @@ class Sample(NamedTuple):
         return split_origin(self.response.origin)[1]
 
 
+class Discarded(NamedTuple):
+    """A sample that a consumer did not take, and why."""
+
+    reason: str  # As `slots` and `sieve` have it.
+    subject: str
+    origin: bytes
+    sequence: int
+
+
 class Letter(NamedTuple):
     """A direct message as a component gets it."""
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 
+from hubbub.errors import ConfigurationError
 from hubbub.protocol.timetrigger.office import Office
 from hubbub.protocol.timetrigger.passing import Letter
 from hubbub.wire.header import DIRECT
 from hubbub.wire.timed import COMPONENT_PORT, Direct, decode_timed, encode_timed
+
+Taker = Callable[[Letter | None], None]  # None: nothing more will come.
 
 
 class Post:
@@ -13,15 +16,22 @@ class Post:
 
     def __init__(self, office: Office) -> None:
         self._office = office
-        self._takers: dict[int, Callable[[Letter], None]] = {}  # By port.
+        self._takers: dict[int, Taker] = {}  # By port.
 
-    def listen(self, taker: Callable[[Letter], None], port: int) -> None:
-        """Let a component hear the direct messages for its port."""
+    def listen(self, taker: Taker, port: int) -> None:
+        """Let somebody hear the direct messages for a port, alone."""
+        if port in self._takers:
+            raise ConfigurationError(
+                f"port={port}: somebody listens to it already; close that first, or take another"
+            )
         self._takers[port] = taker
 
-    def deafen(self, port: int) -> None:
-        """Let nobody hear them any more."""
-        self._takers.pop(port, None)
+    def deafen(self, port: int, taker: Taker | None = None) -> None:
+        """Let nobody hear them any more, or not this one; who did is told."""
+        listening = self._takers.get(port)
+        if listening is not None and taker in (None, listening):
+            del self._takers[port]
+            self._office.hand(listening, None)
 
     def is_heard(self, port: int) -> bool:
         """Tell whether somebody hears the direct messages for a port."""

@@ -20,8 +20,9 @@ from hubbub.protocol.delivery import Handover
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.office import Office
-from hubbub.protocol.timetrigger.passing import Sample, Seen
+from hubbub.protocol.timetrigger.passing import Discarded, Sample, Seen
 from hubbub.protocol.timetrigger.sieve import Miss, Sieve
+from hubbub.protocol.timetrigger.slots import DUPLICATE, TAKEN
 from hubbub.wire.timed import (
     GATEWAY_PORT,
     NODE_BYTES,
@@ -184,6 +185,7 @@ class Relay:
             return True
         if not route.seen.is_new(sequence):
             tally.duplicates += 1
+            self._discard(route, sequence, DUPLICATE)
             return True
         response = _new_response((
             route.origin, GATEWAY_PORT, route.type, hops, flags, era, sequence, tick_ns,
@@ -221,7 +223,7 @@ class Relay:
             stream = sieve.streams.get(origin)
             # Most samples are of the next slot, and need no closer look.
             is_next = stream is not None and sieve.is_plain and stream.take_next(now, response)
-            if is_next or self._look_closely(now, sieve, response):
+            if is_next or self._look_closely(now, route, sieve, response):
                 takers = sieve.takers if takers is None else [*takers, *sieve.takers]
         if takers is None:
             return
@@ -234,9 +236,11 @@ class Relay:
         else:
             events.append(Handover(takers, [sample]))
 
-    def _look_closely(self, now: int, sieve: Sieve, response: Response) -> bool:
+    def _look_closely(self, now: int, route: Route, sieve: Sieve, response: Response) -> bool:
         due_ns = sieve.due_ns
-        if not sieve.take(now, response):
+        outcome = sieve.take(now, response)
+        if outcome != TAKEN:
+            self._discard(route, response.sequence, outcome)
             return False
         if sieve.due_ns < due_ns:
             self._office.plan(sieve)
@@ -245,6 +249,13 @@ class Relay:
             for member in sieve.members:
                 self._office.reports.granted(member, response.origin, granted_us)
         return True
+
+    def _discard(self, route: Route, sequence: int, outcome: str) -> None:
+        """Say of a sample why it was not taken, if anybody wants to know."""
+        trace = self._office.trace
+        if trace is not None:
+            subject = self._office.names.get(route.type, f"/type/{route.type}")
+            self._office.hand(trace, Discarded(outcome, subject, route.origin, sequence))
 
     def _open(self, key: bytes) -> Route | None:
         """Enter a producer; None: no component is concerned with what it sends."""

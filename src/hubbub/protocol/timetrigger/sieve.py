@@ -90,27 +90,28 @@ class Sieve:
         self.counts[FOREIGN] += not is_ours
         return is_ours
 
-    def take(self, now: int, response: Response) -> bool:
-        """Take a sample, or count why not."""
+    def take(self, now: int, response: Response) -> str:
+        """Take a sample, or say and count why not."""
+        outcome = self._take(now, response)
+        if outcome != TAKEN:
+            self.counts[outcome] += 1
+        return outcome
+
+    def _take(self, now: int, response: Response) -> str:
         origin = response.origin
         if self.age_ns_max and self._age(now, response) > self.age_ns_max:
-            self.counts[STALE] += 1
-            return False
+            return STALE
         if self.mode == ONE and not self._choose(now, origin):
-            self.counts[UNCHOSEN] += 1
-            return False
+            return UNCHOSEN
         stream = self.streams.get(origin)
         if stream is None:
             stream = self._open(now, origin)
         outcome = (
             stream.take(now, response) if self.mode != OBSERVE else stream.observe(now, response)
         )
-        if outcome != TAKEN:
-            self.counts[outcome] += 1
-            return False
-        if stream.deadline_ns < self.due_ns:
+        if outcome == TAKEN and stream.deadline_ns < self.due_ns:
             self.due_ns = stream.deadline_ns
-        return True
+        return outcome
 
     def advance(self, now: int) -> list[Miss]:
         """Judge the slots that are over."""

@@ -25,7 +25,7 @@ class Car:
         self.gateway.office.is_stateless = is_stateless
         self.reads = 0
         self.samples: dict[int, list[Sample]] = {}
-        self.letters: list[Letter] = []
+        self.letters: list[Letter | None] = []
 
     @property
     def id(self) -> bytes:

@@ -5,7 +5,7 @@ import pytest
 from hubbub.errors import ConfigurationError
 from hubbub.events import ClockStepped, DeadlineMissed, InterestRefused, PeriodGranted
 from hubbub.limits import MS, SECOND
-from hubbub.protocol.timetrigger.passing import Seen
+from hubbub.protocol.timetrigger.passing import Discarded, Seen
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, LOCAL_CLOCK
 from hubbub.protocol.timetrigger.watch import Watch
 from hubbub.wire.header import CLOCK, DIRECT, INTEREST, OFFER, RESPONSE
@@ -308,6 +308,26 @@ def test_frames_that_go_no_further_are_counted_by_reason(lan: Lan) -> None:
     car.receive(RESPONSE, encode_response(response), other)
     car.receive(RESPONSE, encode_response(response), other)
     assert (tally.relayed, tally.duplicates, consumer.served) == (relayed + 1, 1, before + 1)
+
+
+def test_samples_that_are_not_taken_are_told_to_who_traces(lan: Lan) -> None:
+    car, other = Car(lan), Car(lan)
+    car.consume(100)
+    told: list[Discarded] = []
+    now, origin = WALL + 10 * SECOND, make_origin(other.id, 9)
+    responses = [
+        Response(origin, 0, SPEED, 1, 0, 0, sequence, now + ms * MS, now, 0, b"")
+        for sequence, ms in ((1, 0), (1, 0), (2, 10), (3, 100))
+    ]
+    for trace in (None, told.append):
+        car.gateway.office.trace = trace
+        for response in responses:
+            car.receive(RESPONSE, encode_response(response), other)
+        responses = [one._replace(sequence=one.sequence + 3) for one in responses]
+        responses = [one._replace(tick_ns=one.tick_ns + 200 * MS) for one in responses]
+    assert told == [
+        Discarded(why, "/x/1", origin, n) for why, n in (("duplicate", 4), ("early", 5))
+    ]
 
 
 def test_replayed_and_reordered_frames_are_told_apart() -> None:
