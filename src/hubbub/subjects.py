@@ -66,6 +66,17 @@ def check_pattern(pattern: str) -> None:
         )
 
 
+def overlap(one: str, other: str) -> bool:
+    """Tell whether a subject can match both patterns."""
+    ours, theirs = one.split("/")[1:], other.split("/")[1:]
+    for ours_level, theirs_level in zip(ours, theirs, strict=False):
+        if REST in (ours_level, theirs_level):
+            return True
+        if ours_level != theirs_level and ONE not in (ours_level, theirs_level):
+            return False
+    return len(ours) == len(theirs)
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Tell whether a subscription to `pattern` gets the messages of `subject`.
 

@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -262,3 +263,23 @@ def _hops(routes: Routes) -> list[str]:
     """Say of the topic that is passed on to the last side whose it is, and how far it came."""
     last = routes.sides[-1]
     return [f"{one.origin} {one.hops}" for one in last.routes if one.subject == "/t/x"]
+
+
+def test_only_subjects_of_the_filter_cross_either_way() -> None:
+    left, right = fresh_place(), fresh_place()
+    sides = [side(left, "left"), replace(side(right, "right"), only=("/plant/...",))]
+    with (
+        Gateway.open(sides, name="gw") as gateway,
+        left.open("talker") as talker,
+        right.open("listener") as listener,
+    ):
+        subscription = listener.subscribe(["/plant/x", "/*/y", "/private/..."])
+        private = talker.publisher("/private/y")
+        publishers = [publisher_beyond(talker, subject) for subject in ("/plant/y", "/plant/x")]
+        assert gateway.statistics().ports[0].asked == ("/*/y", "/plant/x")
+        private.publish(b"secret")
+        for publisher in publishers:
+            publisher.publish(b"public")
+        messages = take(subscription, 2)
+        assert [message.subject for message in messages] == ["/plant/y", "/plant/x"]
+        assert subscription.pending == 0

@@ -7,7 +7,7 @@ from threading import Event, Thread
 import pytest
 
 from hubbub.errors import SubjectError
-from hubbub.subjects import Handle, Matcher, check_pattern, check_subject, matches
+from hubbub.subjects import Handle, Matcher, check_pattern, check_subject, matches, overlap
 
 # Each row holds by itself and beside every other subscription of the table.
 VECTORS = [
@@ -303,3 +303,16 @@ def everything() -> Matcher[str]:
     for pattern, _, _ in VECTORS:
         matcher.add(pattern, pattern)
     return matcher
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("/a/b", "/a/b", True), ("/a/b", "/a/c", False), ("/a/*", "/*/b", True),
+        ("/a/...", "/a", False), ("/a/...", "/a/b/c", True), ("/...", "/a", True),
+        ("/a/...", "/b/...", False), ("/*/b", "/a", False), ("/a/*/c", "/a/...", True),
+    ],
+)  # fmt: skip
+def test_patterns_overlap_if_a_subject_can_match_both(one: str, other: str, expected: bool) -> None:
+    assert overlap(one, other) is expected
+    assert overlap(other, one) is expected

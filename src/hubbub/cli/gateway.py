@@ -33,8 +33,8 @@ def gateway(
         typer.Option(
             "--side",
             metavar="OPTION=VALUE,...",
-            help="A network to join: name, domain, interface, group, port, listen, peers"
-            " (joined by +). At least two.",
+            help="A network to join: name, domain, interface, group, port, listen, peers, only"
+            " (the last two joined by +). At least two.",
         ),
     ] = None,
     config: Annotated[

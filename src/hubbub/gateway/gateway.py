@@ -53,7 +53,10 @@ class Gateway(Closing):
     nodes must not hear themselves (`loopback=False`) nor nodes of this process (`links=`).
     """
 
-    def __init__(self, nodes: Iterable[Node], *, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, nodes: Iterable[Node], *, names: Iterable[str] = (),
+        only: Iterable[Iterable[str]] = (),
+    ) -> None:  # fmt: skip
         self.nodes = tuple(nodes)
         connections = [(node, one) for node in self.nodes for one in node.channels]
         if len(connections) < 2:
@@ -61,13 +64,14 @@ class Gateway(Closing):
         for node in self.nodes:
             _check(node)
         named = list(names) or [one.name for _, one in connections]
+        filters = list(only) or [() for _ in connections]
         self._loop = shared()
         self._lock = threading.RLock()  # Before any lock of a channel.
         self._is_pumping = self._is_looking = False
         self._is_closed = False
         self._connections: dict[Port, Connection] = {}
-        for name, (node, connection) in zip(named, connections, strict=True):
-            port = Port(name, connection.driver.core)
+        for name, patterns, (node, connection) in zip(named, filters, connections, strict=True):
+            port = Port(name, connection.driver.core, patterns)
             if connection.driver.pipes is not None:
                 port.has_room = partial(_has_room, connection.driver.pipes)
             self._connections[port] = connection
@@ -88,7 +92,9 @@ class Gateway(Closing):
         sides = list(sides)
         nodes = open_sides(sides, name, **options)
         try:
-            return cls(nodes, names=[side.name for side in sides])
+            return cls(
+                nodes, names=[side.name for side in sides], only=[side.only for side in sides]
+            )
         except BaseException:
             for node in nodes:
                 node.close(0)

@@ -13,6 +13,7 @@ from hubbub.channel import DEFAULT_GROUP, DEFAULT_PORT, Channel
 from hubbub.errors import ConfigurationError
 from hubbub.node import Node
 from hubbub.opening import open as open_node
+from hubbub.subjects import check_pattern
 
 SITE_DOMAIN: Final = "gateways"
 
@@ -22,7 +23,8 @@ class Side:
     """Where one side of a gateway is; what is None is the default of `hubbub.open`.
 
     `listen` (a port, or an address with one) or `peers` make it a site: reached by TCP, and by
-    multicast as well if there is a `group`.
+    multicast as well if there is a `group`. Of subjects, `only` those that match one of these
+    patterns cross, to this side and from it.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Side:
     port: int | None = None
     listen: str | None = None
     peers: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     @property
     def is_site(self) -> bool:
@@ -46,7 +49,8 @@ class Side:
         return self.domain, self.interface, self.group or DEFAULT_GROUP, self.port or DEFAULT_PORT
 
 
-_TEXTS: Final = tuple(field.name for field in fields(Side) if field.name not in ("port", "peers"))
+_LISTS: Final = ("peers", "only")
+_TEXTS: Final = tuple(field.name for field in fields(Side) if field.name not in ("port", *_LISTS))
 OPTIONS: Final = tuple(field.name for field in fields(Side))
 
 
@@ -60,8 +64,8 @@ def read_side(text: str) -> Side:
         if key in options:
             raise ConfigurationError(f"side {text!r}: {key} is there twice")
         options[key] = value
-    if "peers" in options:
-        options["peers"] = options["peers"].split("+")
+    for name in options.keys() & set(_LISTS):
+        options[name] = options[name].split("+")
     return make_side(text, options)
 
 
@@ -76,8 +80,10 @@ def make_side(text: str, options: dict[str, Any]) -> Side:
             raise ConfigurationError(f"side {text!r}: {name}={made[name]!r} is not a text")
     if "port" in made:
         made["port"] = _read_port(text, made["port"])
-    if "peers" in made:
-        made["peers"] = _read_peers(text, made["peers"])
+    for name in made.keys() & set(_LISTS):
+        made[name] = _read_list(text, name, made[name])
+    for pattern in made.get("only", ()):
+        check_pattern(pattern)
     return Side(**{"name": text, **made})
 
 
@@ -87,9 +93,9 @@ def _read_port(text: str, value: Any) -> int:
     return int(value)
 
 
-def _read_peers(text: str, value: Any) -> tuple[str, ...]:
+def _read_list(text: str, name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise ConfigurationError(f"side {text!r}: peers={value!r} is not a list of addresses")
+        raise ConfigurationError(f"side {text!r}: {name}={value!r} is not a list of texts")
     return tuple(value)
 
 

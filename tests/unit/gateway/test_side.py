@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ConfigurationError, SubjectError
 from hubbub.gateway.config import read_config
 from hubbub.gateway.side import Side, check_sides, read_side
 
@@ -29,6 +29,13 @@ def test_side_of_the_command_line() -> None:
     )
 
 
+def test_side_that_lets_only_some_subjects_cross() -> None:
+    side = read_side("name=a,only=/plant/...+/video/*")
+    assert side.only == ("/plant/...", "/video/*")
+    with pytest.raises(SubjectError):
+        read_side("name=a,only=plant")
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -38,7 +45,7 @@ def test_side_of_the_command_line() -> None:
         ("domain=a,domain=b", "domain is there twice"),
         ("port=0", "port='0' must be from 1 to 65535"),
         ("port=x", "port='x' must be from 1 to 65535"),
-        ("peers=a++b", r"peers=\['a', '', 'b'\] is not a list of addresses"),
+        ("peers=a++b", r"peers=\['a', '', 'b'\] is not a list of texts"),
     ],
 )
 def test_side_that_is_none_is_refused(text: str, fault: str) -> None:
@@ -76,7 +83,7 @@ def test_config_file(tmp_path: Path) -> None:
         ("side = 1", r"side must be tables: write \[\[side\]\]"),
         ("[[side]]\ninterface = 1\n[[side]]", "side 'side 1': interface=1 is not a text"),
         ("[[side]]\n[[side]]", "side 1 and side 2 are the same network"),
-        ('[[side]]\npeers = "10.0.0.7"\n[[side]]', "is not a list of addresses"),
+        ('[[side]]\npeers = "10.0.0.7"\n[[side]]', "is not a list of texts"),
     ],
 )
 def test_config_that_cannot_work_is_refused_with_its_file(

@@ -9,7 +9,7 @@ not heard by us, so a topic that was kept would show a hole to who comes later.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from hubbub.limits import (
     HOP_LIMIT,
@@ -22,7 +22,7 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import CELLS, Framer
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
-from hubbub.subjects import Matcher
+from hubbub.subjects import Matcher, overlap
 from hubbub.wire.gateways import Beacon, encode_beacon
 from hubbub.wire.header import BEACON, make_key
 
@@ -46,9 +46,10 @@ class Passed:
 class Port:
     """One core of a gateway."""
 
-    def __init__(self, name: str, core: Core) -> None:
+    def __init__(self, name: str, core: Core, only: Iterable[str] = ()) -> None:
         self.name = name
         self.core = core
+        self.only = tuple(only)  # What may cross, to here and from here; empty: everything.
         self.is_open = True  # Else another gateway passes on to here.
         self.is_standby = False  # Then what it passes on is remembered, in case that it fails.
         self.patterns: frozenset[str] = frozenset()  # What nodes here want.
@@ -80,10 +81,14 @@ class Port:
         """Tell whether a node here wants a subject."""
         return bool(self._matcher.match(subject))
 
+    def lets(self, pattern: str) -> bool:
+        """Tell whether something of a pattern, or a subject, may cross here."""
+        return not self.only or any(overlap(pattern, one) for one in self.only)
+
     def put(self, delivery: Delivery, hops: int) -> None:
         """Queue a run of messages from another port, if it may and must come here."""
         topic = delivery.topic
-        if not self.wants(topic.subject):
+        if not self.wants(topic.subject) or not self.lets(topic.subject):
             return
         size_bytes = sum(map(len, delivery.payloads))
         if not self.is_open:
@@ -136,7 +141,8 @@ class Port:
         known = [one for one in self.core.membership.known_peers() if one.key not in ignored]
         if not self.is_listening:
             known = []
-        patterns = frozenset(one for peer in known for one in peer.declared.sound_patterns())
+        wanted = (one for peer in known for one in peer.declared.sound_patterns())
+        patterns = frozenset(one for one in wanted if self.lets(one))
         if patterns == self.patterns:
             return False
         self.patterns = patterns

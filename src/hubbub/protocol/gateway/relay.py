@@ -57,7 +57,8 @@ class Relay:
     def take(self, origin: Port, delivery: Delivery) -> None:
         """Take a run of messages that came to a port; `pump` sends it on."""
         hops = getattr(delivery.topic, "hops", 0) + 1
-        for port in self.ports if origin.is_listening else ():
+        is_let = origin.is_listening and origin.lets(delivery.topic.subject)
+        for port in self.ports if is_let else ():
             if port is not origin:
                 port.put(delivery, hops)
 
@@ -68,7 +69,7 @@ class Relay:
             self._call(port, partial(port.look, ignored=self.tree.ignored(place)))
         for port in self.ports:
             others = (one.patterns for one in self.ports if one is not port and port.is_listening)
-            wanted = frozenset(chain.from_iterable(others))
+            wanted = frozenset(one for one in chain.from_iterable(others) if port.lets(one))
             if wanted != port.asked:
                 self._call(port, partial(port.ask, patterns=wanted))
 
