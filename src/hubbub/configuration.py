@@ -187,4 +187,5 @@ def configurable(function: Callable[P, R]) -> Callable[P, R]:
 def _may_call(options: Mapping[str, Any]) -> bool:
     """Tell whether peers that are configured for all nodes are of use to one with these options."""
     links = options.get("links")
-    return options.get("network", True) and (links is None or "tcp" in links)
+    may_call = links is None or not {"tcp", "services"}.isdisjoint(links)
+    return bool(options.get("network", True) and may_call)

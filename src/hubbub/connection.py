@@ -18,7 +18,7 @@ from hubbub.links.multicast import MulticastLink
 from hubbub.links.tcp import TcpLink
 from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
-from hubbub.protocol.delivery import DeliveredTopic
+from hubbub.protocol.delivery import SERVICES, DeliveredTopic
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.topics import OutgoingTopic, ReplayedTopic
 from hubbub.repeats import Repeats, is_repeatable
@@ -82,7 +82,8 @@ class Connection:
     @staticmethod
     def _open_link(node: "Node", channel: Channel) -> MulticastLink | HostLink:
         if "multicast" not in node.links:
-            return HostLink(channel.group, channel.port)
+            is_alone = SERVICES in node.links
+            return HostLink(channel.group, channel.port, may_be_alone=is_alone)
         return MulticastLink(
             channel.group, channel.port,
             interface=channel.interface or node._interface, ttl=channel.ttl,

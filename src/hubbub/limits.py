@@ -135,6 +135,8 @@ CLOCK_DRIFT_PPM: Final = 100  # By which the error of an estimate grows meanwhil
 SERVICE_NAME_BYTES_MAX: Final = 255
 # Who wants more patterns of one service than this is sent everything, and looks by itself.
 SERVICE_PATTERNS_MAX: Final = 64
+SERVICE_LEVELS_MAX: Final = 8  # Of a subject that name its service.
+SERVICE_SUBJECTS_KEPT: Final = 65_536  # Topics of others that travel by services.
 SERVICE_PATTERNS_BYTES_MAX: Final = 1024
 SERVICE_PAYLOAD_BYTES_MAX: Final = 60_000  # One datagram, cut by the network where it must be.
 SERVICE_LEASE: Final = 30 * SECOND  # A subscription holds so long; it is renewed thrice as often.

@@ -25,9 +25,11 @@ from hubbub.links.meeting import is_supported, runtime_directory
 from hubbub.mail import Mail
 from hubbub.producer import Producer, make_options
 from hubbub.protocol.core import Core
+from hubbub.protocol.delivery import SERVICES
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
+from hubbub.publisher_options import check_by_services
 from hubbub.runtime.listeners import Listener, Listeners
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
@@ -38,6 +40,7 @@ from hubbub.service import Service
 from hubbub.services import ServiceOptions, Services
 from hubbub.sinks import Sink
 from hubbub.statistics import NodeStatistics
+from hubbub.subject_services import SubjectServices
 from hubbub.subjects import Handle, check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
 
@@ -126,17 +129,21 @@ class Node(Closing):
             raise ConfigurationError(f"{channel!r}: give a hubbub.Channel(group, port)")
         if channel.name in self._connections:
             raise ConfigurationError(f"this node is on channel {channel.name} already")
+        if SERVICES in self.links and self._connections:
+            raise ConfigurationError("links=['services'] has one channel: leave out the others")
         connection = Connection(self, channel)
         if self._connections.setdefault(channel.name, connection) is not connection:
             connection.driver.finish("never started")
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         self._listeners.add(on_event, channel=connection.name, owner=connection)
         connection.start(self._switch_interval_ms, self._spin_us)
-        if self._service_options.is_open:
+        if self._service_options.is_open or SERVICES in self.links:
             self._open_services()
         for handles in list(self._subscriptions.values()):
             for handle in list(handles):
                 self._place(handle, connection)
+                if self._subjects is not None:
+                    self._subjects.add(handle.pattern)
         return connection
 
     def _identity_on(self, channel: Channel) -> Identity:
@@ -216,12 +223,16 @@ class Node(Closing):
         """
         self._refuse_closed()
         check_subject(subject)
+        if self._subjects is not None:
+            check_by_services(history, acknowledge_ms, on_slow, replayed_ns)
         connection = self._connection_of(channel, subject)
         publisher = Publisher(
             self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
             acknowledge_ms=acknowledge_ms, on_slow=on_slow, replayed_ns=replayed_ns,
         )  # fmt: skip
         self._publishers[publisher] = True
+        if self._subjects is not None:
+            publisher.publish = self._subjects.publishing(publisher)  # type: ignore[method-assign]
         try:
             if on_event is not None:
                 self._deafen[publisher] = self._listeners.add(
@@ -282,6 +293,8 @@ class Node(Closing):
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for each in patterns:
             check_pattern(each)
+        if history is not False and self._subjects is not None:
+            raise ConfigurationError("history: subjects have none by links=['services']")
         subscription = Subscription(
             self, callback=callback, context=context, queue=queue, overflow=overflow,
             inline=inline, no_local=no_local, copy=copy, type=type, on_event=on_event,
@@ -439,10 +452,15 @@ class Node(Closing):
         self._refuse_closed()
         return self._open_services()
 
+    @property
+    def _subjects(self) -> SubjectServices | None:
+        """Return the subjects that travel by services, if they do."""
+        return None if self._services is None else self._services.subjects
+
     def _open_services(self) -> Services:
         with self._opening_services:
             if self._services is None:
-                if not set(self.links) & {"tcp", "multicast"}:
+                if not set(self.links) & {"tcp", "multicast", SERVICES}:
                     raise ConfigurationError(
                         f"links={self.links!r}: services need the network; add tcp or multicast"
                     )
@@ -458,6 +476,8 @@ class Node(Closing):
         self._subscriptions.setdefault(subscription, []).append(handle)
         for connection in self.channels:
             self._place(handle, connection)
+        if self._subjects is not None:
+            self._subjects.add(pattern)
         if subscription in self._deafen:
             self._listeners.refresh(subscription)
         _log.debug("subscribed to %s", pattern)
@@ -485,6 +505,8 @@ class Node(Closing):
                 handles.remove(handle)
         for connection, place in places.items():
             connection.remove(place)
+        if places and self._subjects is not None:
+            self._subjects.remove(handle.pattern)
         if handle.subscription in self._deafen and not handle.subscription.is_closed:
             self._listeners.refresh(handle.subscription)
         _log.debug("unsubscribed from %s", handle.pattern)
@@ -528,7 +550,8 @@ class Node(Closing):
             left = None if deadline is None else max(0.0, deadline - monotonic())
             if not connection.flush(left):
                 return False
-        return True
+        left = None if deadline is None else max(0.0, deadline - monotonic())
+        return self._subjects is None or self._subjects.flush(left)
 
     def close(self, linger_ms: float | None = None) -> None:
         """Leave: send what is pending, say goodbye, serve repairs for at most `linger_ms`."""

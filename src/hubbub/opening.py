@@ -69,12 +69,12 @@ def open(
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
     its own subscriptions. `links` are the ways that messages may take: by default "inproc", "local"
-    and "multicast", and "tcp" where it is asked for. `peers` names nodes that are connected to by
-    TCP, such as "10.0.0.7:7266" or "host", where the port is the channel's unless it is given;
-    `listen` is the port or address where others find this node, by default the channel's port.
-    `multicast=False` does without UDP, `network=False` without any IP socket. Nodes of this host
-    find each other in a directory, by the network, or both (`registration`). `faults` mistreats the
-    frames of multicast on purpose, and makes that the only link unless `links` says otherwise.
+    and "multicast", and "tcp" where it is asked for, or ["services"] alone. `peers` names nodes
+    that are connected to by TCP, such as "10.0.0.7:7266" or "host", the port being the channel's
+    unless it is given; `listen` is the port or address where others find this node, by default the
+    channel's. `multicast=False` does without UDP, `network=False` without any IP socket. Nodes of
+    this host find each other in a directory, by the network, or both (`registration`). `faults`
+    mistreats the frames of multicast, and makes that the only link unless `links` says otherwise.
     A node shares services from its first `node.service` on, or with `services=True` (or
     `ServiceOptions`) from the start, and may then manage those of others. Further options are those
     of `hubbub.Settings`. What is not given is taken from the environment (HUBBUB_DOMAIN,

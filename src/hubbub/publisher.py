@@ -167,6 +167,17 @@ class Publisher(Closing):
             return 0
         return self._publish_bytes(made, is_flushing, _time_of(at_ns))
 
+    def make_bytes(self, payload: Any) -> bytes:
+        """Make bytes of a payload, whoever wants them."""
+        if self._is_closed or self._driver.closed_reason is not None:
+            self._refuse(payload)
+        made = payload() if self._is_lazy(payload) else payload
+        return made if type(made) is bytes else self._snapshot(made)
+
+    def publish_own(self, payload: bytes, at_ns: int | None) -> int:
+        """Publish to this node alone, where others are reached in another way."""
+        return self._publish_bytes(payload, False, _time_of(at_ns))
+
     def _make_payload(self, payload: Any) -> bytes | None:
         """Make bytes of a payload; None: it need not be made, for nobody wants it."""
         if self._is_closed or self._driver.closed_reason is not None:

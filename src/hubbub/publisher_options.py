@@ -47,3 +47,18 @@ def check_replay(replayed_ns: int | None) -> None:
         raise ConfigurationError(
             f"replayed_ns={replayed_ns!r} is no time: give nanoseconds since 1970, an int"
         )
+
+
+def check_by_services(
+    history: int, acknowledge_ms: float | None, on_slow: str, replayed_ns: int | None
+) -> None:
+    """Refuse what subjects do not have where they travel by services."""
+    asked = {
+        "history": history, "acknowledge_ms": acknowledge_ms is not None,
+        "on_slow": on_slow != "drop", "replayed_ns": replayed_ns is not None,
+    }  # fmt: skip
+    found = [name for name, is_asked in asked.items() if is_asked]
+    if found:
+        raise ConfigurationError(
+            f"{', '.join(found)}: subjects have none by links=['services']; leave it out"
+        )

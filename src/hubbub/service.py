@@ -121,7 +121,7 @@ class Service(Closing):
 
     def _join(self) -> None:
         with self._lock:
-            self._patterns = _united(list(self._subscriptions.values()))
+            self._patterns = unite(list(self._subscriptions.values()))
         self._driver.call(
             self._machine.subscribe, self.name, patterns=self._patterns, **self._options
         )
@@ -130,7 +130,7 @@ class Service(Closing):
         with self._lock:
             self._subscriptions.pop(subscription, None)
             is_over = not self._subscriptions and self._answer is None
-            is_less = _united(list(self._subscriptions.values())) != self._patterns
+            is_less = unite(list(self._subscriptions.values())) != self._patterns
         if self._driver.closed_reason is None:
             if is_over:
                 self._driver.call(self._machine.unsubscribe, self.name)
@@ -179,12 +179,12 @@ class Service(Closing):
             check_subject(subject)
             if retain:
                 raise ConfigurationError("a service keeps its last value without a subject")
-        lane = self._lane_of(subject)
+        lane = self.lane_of(subject)
         if wait is None and not retain and not credentials:
-            self._publish_plain(lane, _check(payload))
+            self.publish_plain(lane, check_payload(payload))
             return None
         flags = RETAIN if retain else 0
-        settled = self._send(lane, _check(payload), flags, credentials, wait)
+        settled = self._send(lane, check_payload(payload), flags, credentials, wait)
         if wait is None or settled is None:
             return None
         return settled.number if settled.status == TAKEN else 0
@@ -193,14 +193,15 @@ class Service(Closing):
         self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b""
     ) -> bytes:
         """Ask any one member that answers, and return its reply."""
-        lane = self._lane_of("")
-        settled = self._send(lane, _check(payload), ANYCAST, credentials, timeout)
+        lane = self.lane_of("")
+        settled = self._send(lane, check_payload(payload), ANYCAST, credentials, timeout)
         if settled is not None and settled.payload is not None:
             return settled.payload
         how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
 
-    def _lane_of(self, subject: str) -> Lane:
+    def lane_of(self, subject: str) -> Lane:
+        """Return what this node publishes on a subject of the service."""
         lane = self._lanes.get(subject)
         if lane is None:
             lane = self._lanes[subject] = self._machine.publishing.lane(self.name, subject)
@@ -226,7 +227,8 @@ class Service(Closing):
             sequence = self._driver.call(send)
         return None if deadline is None else self._wait_for((lane.subject, sequence), deadline)
 
-    def _publish_plain(self, lane: Lane, payload: bytes) -> None:
+    def publish_plain(self, lane: Lane, payload: bytes) -> None:
+        """Publish what nothing else is asked of, waiting for room."""
         while not self._driver.publish(lane, payload):
             self._wait_for_room(lane)
 
@@ -314,7 +316,7 @@ class Service(Closing):
         function = self._answer
         if function is not None:
             try:
-                reply = _check(function(message))
+                reply = check_payload(function(message))
                 self._driver.call(self._machine.reply, delivered.answer, reply)
             except Exception:
                 _log.exception("service %s has no answer", self.name)
@@ -342,7 +344,7 @@ def _check_patterns(patterns: str | Iterable[str], order: str) -> tuple[str, ...
     return wanted
 
 
-def _united(wanted: list[tuple[str, ...]]) -> tuple[str, ...]:
+def unite(wanted: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Return what the manager is asked for: everything, if somebody wants that, or too much."""
     if not all(wanted):
         return ()
@@ -352,7 +354,8 @@ def _united(wanted: list[tuple[str, ...]]) -> tuple[str, ...]:
     return patterns if is_short else ()
 
 
-def _check(payload: Any) -> bytes:
+def check_payload(payload: Any) -> bytes:
+    """Return a payload as bytes, or say what is wrong with it."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise PayloadError(f"{payload!r} is no bytes")
     data = bytes(payload)

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import Event, ServiceUnavailable, SlowConsumer
-from hubbub.limits import BATCH_BYTES, MS, SECOND, SERVICE_PAYLOAD_BYTES_MAX
+from hubbub.limits import (
+    BATCH_BYTES,
+    MS,
+    SECOND,
+    SERVICE_LEVELS_MAX,
+    SERVICE_PAYLOAD_BYTES_MAX,
+)
 from hubbub.links.datagram import DatagramLink, DatagramStatistics, resolve
 from hubbub.links.interfaces import choose
 from hubbub.links.listening import address_text
 from hubbub.links.opening import wanted_address
 from hubbub.message import Source
+from hubbub.protocol.delivery import SERVICES
 from hubbub.protocol.endpoint import hash_domain
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.rendezvous.placement import find_placement, shares
@@ -24,14 +31,18 @@ from hubbub.protocol.rendezvous.seat import (
     GivenUp,
     Place,
     Policy,
+    Settled,
     allow_everything,
 )
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import Found, ServiceDriver
 from hubbub.service import CHANNEL, Service
+from hubbub.subject_services import SubjectServices
 from hubbub.wire.header import HEADER_BYTES, MEMBERS
 from hubbub.wire.services import (
     ENVELOPE_BYTES,
+    TAKEN,
+    UNAVAILABLE,
     Managed,
     decode_members,
     encode_members,
@@ -68,6 +79,8 @@ class ServiceOptions:
     is_open: bool = True
     is_guest: bool = False
     """Look on: take part in nothing, and manage nothing."""
+    service_levels: int = 1
+    """So many first levels of a subject name its service, with `links=["services"]`."""
 
     def __post_init__(self) -> None:
         find_profile(self.membership)
@@ -75,6 +88,11 @@ class ServiceOptions:
         weight, policy = self.weight, self.policy
         if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 1000:
             raise ConfigurationError(f"weight={weight!r} must be a number from 1 to 1000")
+        levels = self.service_levels
+        if not isinstance(levels, int) or not 1 <= levels <= SERVICE_LEVELS_MAX:
+            raise ConfigurationError(
+                f"service_levels={levels!r} must be a number from 1 to {SERVICE_LEVELS_MAX}"
+            )
         if policy is not None and not callable(policy):
             raise ConfigurationError(
                 f"policy={policy!r}: give a function of action, key, name, node, credentials"
@@ -175,6 +193,9 @@ class Services:
         node._loop.attach(self.driver, node._switch_interval_ms, node._spin_us)
         _log.info("services at %s:%s", *link.place)
         self._core_driver = connection.driver
+        self.subjects: SubjectServices | None = None  # Those that travel by services.
+        if SERVICES in node.links:
+            self.subjects = SubjectServices(connection, self, options.service_levels)
         if "multicast" in node.links:
             connection.driver.core.on_members = self._hear
             self._announce()
@@ -290,6 +311,8 @@ class Services:
             event = SlowConsumer(CHANNEL, "left_behind", 1, peer=peer)
             self._report((found.node.hex(), event.policy), event)
             return
+        if self.subjects is not None and found.subject and self._take_subject(found):
+            return
         service = self._by_key.get(found.key)
         if service is None:
             return
@@ -297,6 +320,14 @@ class Services:
             service._take(found, time_ns())
         else:
             service._settle(found)
+
+    def _take_subject(self, found: Delivered | Settled) -> bool:
+        """Take what concerns an ordinary subject; that nobody wants it is in order."""
+        assert self.subjects is not None
+        if isinstance(found, Delivered):
+            self.subjects.take(found)
+            return found.key not in self._by_key
+        return found.status in (TAKEN, UNAVAILABLE)
 
     def statistics(self) -> ServicesStatistics:
         """Return the lists, as a frozen snapshot."""
@@ -349,8 +380,11 @@ def _where(node: "Node", connection: "Connection") -> Place:
         return tcp.link.place
     interface = connection.channel.interface or node._interface
     chosen = choose(interface)[0]
-    host = wanted_address(interface) or next(iter(chosen.addresses), "")
-    return host or "127.0.0.1", 0
+    host = wanted_address(interface) or next(iter(chosen.addresses), "") or "127.0.0.1"
+    if SERVICES not in node.links:
+        return host, 0
+    port = node._listen.port
+    return node._listen.host or host, connection.channel.port if port is None else port
 
 
 def _seeds(node: "Node", connection: "Connection") -> list[Place]:

@@ -34,7 +34,7 @@ API = {
     *("statistics", "closing", "configuration"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail"}
-API |= {"service", "services", "service_host"}
+API |= {"service", "services", "service_host", "subject_services"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
 HIGH = {"store", "recorder", "pipeline", "report", "gateway"}

@@ -11,6 +11,8 @@ from hubbub.links.listening import ListenAt, parse_listen
 LINKS: Final = ("inproc", "local", "tcp", "multicast")
 REGISTRATIONS: Final = ("both", "network", "local")
 _BUS_LINKS: Final = ("local", "tcp", "multicast")  # By which nodes find each other.
+_SERVICES: Final = ("services",)  # All subjects by services: it stands alone (decision 31).
+_NETWORK: Final = {"tcp", "multicast", *_SERVICES}
 
 
 class AskedWays(NamedTuple):
@@ -50,9 +52,9 @@ def take_ways(
 def choose_links(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
     """Return the links that may be used, or say what contradicts itself."""
     links = _choose(asked, faults)
-    if not asked.has_network and set(links) & {"tcp", "multicast"}:
+    if not asked.has_network and set(links) & _NETWORK:
         raise ConfigurationError(f"links={links!r} and network=False: leave one of them out")
-    if asked.registration == "network" and not set(links) & {"tcp", "multicast"}:
+    if asked.registration == "network" and not set(links) & _NETWORK:
         raise ConfigurationError(f"registration='network': links={links!r} are of this host alone")
     if asked.registration == "local" and "local" not in links:
         raise ConfigurationError(f"registration='local': links={links!r} do without it")
@@ -65,6 +67,10 @@ def _choose(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
         is_only_way = asked.registration != "local" and not asked.has_multicast
         return _default(asked, faults, wants_tcp or (asked.has_network and is_only_way))
     chosen = asked.links
+    if chosen == _SERVICES and faults is None:
+        return chosen
+    if set(_SERVICES) & set(chosen):
+        raise ConfigurationError(f"links={chosen!r}: services carry all subjects, or none")
     for link in chosen:
         if link not in LINKS:
             raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")

@@ -24,7 +24,8 @@ class HostLink:
     burst_bytes_max: Final = 0
     window_bytes: Final = WINDOW_BYTES
 
-    def __init__(self, group: str, port: int) -> None:
+    def __init__(self, group: str, port: int, *, may_be_alone: bool = False) -> None:
+        self._may_be_alone = may_be_alone  # Others are reached in another way, by services.
         self.channel = f"{group}:{port}"
         self.interfaces: list[Interface] = []
         self.address_text = "this host"
@@ -32,6 +33,8 @@ class HostLink:
 
     def use(self, pipes: PipeSet) -> None:
         """Send by these from now on; there is nothing else."""
+        if not pipes.links and self._may_be_alone:
+            return
         if not pipes.links:
             raise LinkError("links=['local'] needs UNIX sockets and a runtime directory")
         self._pipes = pipes

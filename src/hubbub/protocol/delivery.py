@@ -11,6 +11,7 @@ LOCAL: Final = "local"
 TCP: Final = "tcp"
 LOOPBACK: Final = "loopback"
 INPROC: Final = "inproc"
+SERVICES: Final = "services"
 
 
 make_passage: Final = lru_cache(1024)(Passage)

@@ -6,6 +6,7 @@ import msgspec
 
 from hubbub.protocol.rendezvous.client import Client
 from hubbub.protocol.rendezvous.copies import Copies
+from hubbub.protocol.rendezvous.everywhere import Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Line, Listing
@@ -20,7 +21,7 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, Answer, Entry, Request
+from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, UNAVAILABLE, Answer, Entry, Request
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over")
@@ -125,6 +126,27 @@ def patterns_not_handed_over(sound: Method) -> Method:
         return msgspec.structs.replace(whole, patterns=[])
 
     return entry
+
+
+@bug(Everywhere, "tell", "services_everywhere")
+def newcomers_not_told(sound: Method) -> Method:
+    """Tell what is wanted everywhere to those who are there, and to nobody who comes."""
+
+    def tell(self: Everywhere, now: int) -> None:
+        if not self._told:
+            sound(self, now)
+
+    return tell
+
+
+@bug(Manager, "_unheard", "services_everywhere")
+def service_of_nobody_heard_by_nobody(sound: Method) -> Method:
+    """Say that a service is unavailable, whoever wants its messages by a wildcard."""
+
+    def unheard(self: Manager, now: int, request: Request) -> Answer:
+        return self._answer(now, request, None, UNAVAILABLE)
+
+    return unheard
 
 
 @bug(Seen, "take", "services_subjects")

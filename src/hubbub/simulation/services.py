@@ -49,6 +49,7 @@ class ServiceNode:
         self.is_leaving = False
         self.wanted: dict[str, int] = {}  # Services, and since when.
         self.ended: dict[str, int] = {}  # And until when.
+        self.wanted_everywhere: list[str] = []
         self.heard: dict[str, list[Heard]] = defaultdict(list)
         self.settled: list[Settled] = []
         self.answer: Callable[[bytes], bytes | None] = lambda payload: None
@@ -79,6 +80,12 @@ class ServiceNode:
             self.world.now, name, flags=flags, order=order, credentials=credentials,
             patterns=patterns,
         )  # fmt: skip
+        self._turn()
+
+    def want_everywhere(self, patterns: Sequence[str]) -> None:
+        """Want what matches whatever service it is in."""
+        self.wanted_everywhere = list(patterns)
+        self.machine.want_everywhere(self.world.now, patterns)
         self._turn()
 
     def unsubscribe(self, name: str) -> None:

@@ -55,7 +55,8 @@ class Watch:
             return  # Of the first version: nobody can tell.
         world.check(mark not in self._had, f"{node} had {one.payload!r} twice (H6)")
         self._had.add(mark)
-        is_wanted = one.name in node.wanted
+        is_wild = bool(one.subject and node.wanted_everywhere)
+        is_wanted = is_wild or one.name in node.wanted
         world.check(is_wanted, f"{node} had a message of {one.name} after its end (H11)")
 
     def look(self, node: "ServiceNode") -> None:

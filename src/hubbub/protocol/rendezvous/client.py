@@ -11,6 +11,7 @@ from typing import Final
 
 from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE
 from hubbub.protocol.rendezvous.asking import Asking
+from hubbub.protocol.rendezvous.everywhere import EVERYWHERE
 from hubbub.protocol.rendezvous.publishing import RESULT_PATIENCE, RETRY, Publishing
 from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
 from hubbub.protocol.rendezvous.seen import Origin, Seen, is_all_new
@@ -85,6 +86,7 @@ class Client:
         self.seat = asking.seat
         self.view = asking.view
         self.subscribed: dict[bytes, Subscribed] = {}
+        self.wild: Subscribed | None = None  # What we want whatever service it is in.
         self._ending: dict[bytes, _Ending] = {}
         self.due_ns = NEVER
 
@@ -101,6 +103,8 @@ class Client:
         one = Subscribed(key, name, self.seat.stamp(), flags, order, credentials, tuple(patterns))
         if known is not None:
             one.manager, one.epoch, one.seen = known.manager, known.epoch, known.seen
+            if known.order == order:
+                one.sequencers, one.baseline = known.sequencers, known.baseline
         self.subscribed[key] = one
         self._ask(now, one)
         return one
@@ -116,6 +120,14 @@ class Client:
         ending = _Ending(request, one.manager, now, now + SERVICE_LEASE)
         self._ending[key] = ending
         self._end(now, ending)
+
+    def want_everywhere(self, now: int, patterns: Sequence[str]) -> None:
+        """Want what matches these patterns whatever service it is in; none: nothing any more."""
+        if not patterns:
+            self.wild = None
+        elif self.wild is None:
+            self.wild = Subscribed(EVERYWHERE, "", 0, 0, FIFO, b"")
+        self.asking.everywhere.want(now, patterns)
 
     @property
     def is_settled(self) -> bool:
@@ -231,6 +243,7 @@ class Client:
                 one.is_confirmed = False
                 one.due_ns = self._plan(now + int(self.seat.random.random() * RETRY))
         self.asking.members_changed()
+        self.asking.everywhere.tell(now)
         self.publishing.members_changed(now)
 
     def resubscribe(self, now: int) -> None:
@@ -253,6 +266,8 @@ class Client:
     def deliver(self, now: int, info: Request) -> Answer:
         """Take a message of a service; twice it is taken once."""
         one = self.subscribed.get(info.message.key)
+        if one is None and info.extra.subject:
+            one = self.wild
         if one is None:
             ending = self._ending.get(info.message.key)
             stamp = self.seat.stamp() if ending is None else ending.request.sequence
@@ -268,8 +283,8 @@ class Client:
         new = one.seen.take(origin, info.sequence, count)
         if new:
             delivered = Delivered(
-                one.key, one.name, info.payloads, info.origin, info.incarnation, info.sequence,
-                info.order, is_kept, info if is_request else None, subject,
+                info.message.key, one.name, info.payloads, info.origin, info.incarnation,
+                info.sequence, info.order, is_kept, info if is_request else None, subject,
             )  # fmt: skip
             self._take(now, one, delivered, new)
         if not is_all_new(new, count):
@@ -328,8 +343,8 @@ class Client:
         if now < self.due_ns:
             return
         self.due_ns = NEVER
-        for one in list(self.subscribed.values()):
-            if one.due_ns <= now:
+        for one in self._all():
+            if one is not self.wild and one.due_ns <= now:
                 self._ask(now, one)
             for sequencer in one.sequencers.values():
                 self._hand_out(one, sequencer.advance(now))
@@ -340,6 +355,9 @@ class Client:
             elif ending.due_ns <= now:
                 self._end(now, ending)
         self._plan_all()
+
+    def _all(self) -> list[Subscribed]:
+        return [*self.subscribed.values(), *([] if self.wild is None else [self.wild])]
 
     def _plan_all(self) -> None:
         for one in self.subscribed.values():

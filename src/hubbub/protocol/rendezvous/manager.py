@@ -23,7 +23,9 @@ from hubbub.limits import (
     SERVICES_MAX,
 )
 from hubbub.protocol.rendezvous.copies import Copies
+from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
+from hubbub.protocol.rendezvous.listing import Line
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.roles import Happening, Role
 from hubbub.protocol.rendezvous.seat import NEVER
@@ -38,7 +40,6 @@ from hubbub.wire.services import (
     LOOPED,
     NO_LOCAL,
     NOBODY,
-    NOTHING,
     PASSED,
     PUBLISH,
     REFUSED,
@@ -92,6 +93,7 @@ class Manager:
         self.hand_overs = HandOvers(post, self._begun, self._manager_changed)
         self.copies = Copies(post, self.hand_overs)
         self.spread = Spread(post, self.forgotten)
+        self.everywhere = Everywhere(post)
         self.due_ns = NEVER
         self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
 
@@ -99,9 +101,20 @@ class Manager:
 
     def take(self, now: int, request: Request) -> Answer:
         """Take a request of ours or of another node, and say what became of it so far."""
+        if request.message.key == EVERYWHERE:
+            return self._take_everywhere(now, request)
         answer = self._take(now, request)
         self._plan(request.message.key)
         return answer
+
+    def _take_everywhere(self, now: int, request: Request) -> Answer:
+        name, credentials = request.extra.name, request.extra.credentials
+        if request.message.type == PUBLISH:
+            return Answer(request.hop, UNAVAILABLE)
+        if not self.seat.policy("subscribe", EVERYWHERE, name, request.origin, credentials):
+            self.seat.counters["refused"] += 1
+            return Answer(request.hop, REFUSED)
+        return self.everywhere.take(now, request)
 
     def _plan(self, key: bytes) -> None:
         """Note when a service that something happened to is due."""
@@ -165,7 +178,7 @@ class Manager:
         key = request.message.key
         is_publish = request.message.type == PUBLISH
         if is_publish and self._nothing.get(key, 0) > now and not request.flags & RETAIN:
-            return self._answer(now, request, None, UNAVAILABLE)
+            return self._unheard(now, request)
         if service is None:
             if len(self.services) >= SERVICES_MAX:
                 return self._answer(now, request, None, FULL)
@@ -200,8 +213,16 @@ class Manager:
         self._nothing[service.key] = now + _NOTHING_NS
         answer = None
         for request in held:
-            answer = self._answer(now, request, None, UNAVAILABLE)
+            answer = self._unheard(now, request)
         return answer
+
+    def _unheard(self, now: int, request: Request) -> Answer:
+        """Answer a message of a service that nobody subscribes to, unless by a wildcard."""
+        lines = self.everywhere.wanting(request.extra.subject)
+        if request.message.type != PUBLISH or not lines:
+            return self._answer(now, request, None, UNAVAILABLE)
+        self._send(now, lines, make_info(0, request._replace(flags=request.flags & BATCH), 0))
+        return self._answer(now, request, None, TAKEN, len(lines))
 
     def _begun(self, now: int, service: Service) -> Answer | None:
         """Serve what was held, now that we are the manager."""
@@ -291,6 +312,9 @@ class Manager:
             return self._ask_one(now, service, request)
         subject = request.extra.subject
         wanting = service.listing.wanting(subject)
+        others = self.everywhere.wanting(subject)
+        if others:
+            wanting = [*{line.node: line for line in (*others, *wanting)}.values()]
         count = len(wanting)
         if not count and not request.flags & RETAIN:
             return UNAVAILABLE, 0
@@ -304,19 +328,22 @@ class Manager:
         service.order += messages
         if request.flags & RETAIN:
             self._keep(now, service, request)
-        extra = Extra(subject=subject) if subject else NOTHING
-        info = make_info(service, request._replace(flags=request.flags & BATCH), first, extra)
+        info = make_info(service.epoch, request._replace(flags=request.flags & BATCH), first)
+        self._send(now, wanting, info)
+        return TAKEN if count else UNAVAILABLE, count
+
+    def _send(self, now: int, wanting: list[Line], info: Request) -> None:
+        """Send a message to those who want it, ourselves included."""
         lines = [
-            line for line in wanting if not (line.flags & NO_LOCAL and line.node == request.origin)
+            line for line in wanting if not (line.flags & NO_LOCAL and line.node == info.origin)
         ]
         if any(line.node == self.seat.node for line in lines):
             self.own.deliver(now, info)
         self.spread.send(now, lines, info)
-        return TAKEN if count else UNAVAILABLE, count
 
     def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
         place = self.view.place_of(request.origin) or request.extra.place
-        info = make_info(service, request, service.order, Extra(place=place))
+        info = make_info(service.epoch, request, service.order, Extra(place=place))
 
         def own() -> bool:
             return self.own.deliver(now, info).status == TAKEN
@@ -423,6 +450,7 @@ class Manager:
 
     def forgotten(self, now: int, key: bytes, node: bytes, stamp: int) -> None:
         """Hear that a subscriber knows nothing of it: it was started anew, or has left."""
+        self.everywhere.drop(now, node, stamp)
         service = self.services.get(key)
         line = None if service is None else service.listing.find(node)
         if service is not None and line is not None and line.stamp <= stamp:
@@ -507,6 +535,9 @@ class Manager:
 
     def member_gone(self, now: int, node: bytes) -> None:
         """Take one who is dead, or began anew, off all lists."""
+        wild = self.everywhere.listing.find(node)
+        if wild is not None and self.view.is_gone(node, wild.stamp):
+            self.everywhere.drop(now, node, wild.stamp)
         for service in self.services.values():
             line = service.listing.find(node) if service.is_served else None
             if line is not None and self.view.is_gone(node, line.stamp):

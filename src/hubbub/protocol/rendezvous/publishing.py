@@ -77,6 +77,7 @@ class Lane:
     due_ns: int = NEVER
     under_way: dict[int, _Published] = field(default_factory=dict)  # By the first number.
     requests: dict[int, _Published] = field(default_factory=dict)
+    receivers: int = 0  # As the manager told last.
 
     def among(self, sequence: int) -> dict[int, _Published]:
         """Return those that a number belongs to."""
@@ -266,6 +267,8 @@ class Publishing:
         del lane.among(sequence)[sequence]
         self.messages -= published.count
         self.size_bytes -= published.size_bytes
+        if status in (TAKEN, UNAVAILABLE):
+            lane.receivers = number
         settled = Settled(key, sequence, status, number, payload, published.count, subject)
         self.seat.settled.append(settled)
         if lane.waiting and len(lane.under_way) < BATCH_AT_ONCE:

@@ -177,6 +177,7 @@ class Rendezvous:
         """Return when `advance` must be called."""
         due_ns = min(self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns)
         due_ns = min(due_ns, self._acks_ns, self.publishing.due_ns)
+        due_ns = min(due_ns, self.manager.everywhere.due_ns)
         if self._late:
             due_ns = min(due_ns, self.seat.now + CROWDED_LOOK)
         return NEVER if self.is_closed else min(due_ns, self.manager.due_ns)
@@ -194,6 +195,12 @@ class Rendezvous:
         )
         self._follow(now)
         return one
+
+    def want_everywhere(self, now: int, patterns: Sequence[str]) -> None:
+        """Want what is published on subjects that match, whatever service they are in."""
+        self.seat.now = now
+        self.client.want_everywhere(now, patterns)
+        self._follow(now)
 
     def unsubscribe(self, now: int, name: str) -> None:
         """End a subscription; with the last one the service ends."""
@@ -294,6 +301,8 @@ class Rendezvous:
             return
         for key in list(self.client.subscribed):
             self.client.unsubscribe(now, key)
+        if self.client.wild is not None:
+            self.client.want_everywhere(now, ())
         self.seat.is_leaving = True
         self.view.version += 1
         self._leave_ns = now + LEAVE_PATIENCE
@@ -514,6 +523,7 @@ class Rendezvous:
         self.hops.advance(now)
         self._follow(now)
         self.manager.advance(now)
+        self.manager.everywhere.advance(now)
         self.client.advance(now)
         self.publishing.advance(now)
         self._follow(now)
@@ -523,6 +533,7 @@ class Rendezvous:
     def _go(self, now: int) -> None:
         """Leave for good once everything was handed over, or patience ends."""
         is_free = not self.manager.has_services and not self.hops.open
+        is_free = is_free and self.publishing.is_settled
         is_last = next(self.view.present(), None) is None  # There is nobody to hand over to.
         if not is_free and not is_last and now < self._leave_ns:
             return

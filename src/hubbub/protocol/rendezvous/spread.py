@@ -103,7 +103,10 @@ class Spread:
         try_next(now)
 
 
-def make_info(service: Service, request: Request, order: int, extra: Extra = NOTHING) -> Request:
+def make_info(epoch: int, request: Request, order: int, extra: Extra | None = None) -> Request:
     """Make the message for subscribers of one that was published."""
+    if extra is None:
+        subject = request.extra.subject
+        extra = Extra(subject=subject) if subject else NOTHING
     message = Message(INFO, request.message.key, request.message.rest)
-    return request._replace(hops=0, epoch=service.epoch, order=order, message=message, extra=extra)
+    return request._replace(hops=0, epoch=epoch, order=order, message=message, extra=extra)

@@ -79,3 +79,56 @@ def _check(
         is_next = one.sequence > last.get((one.origin, one.subject), 0)
         town.world.check(is_next, f"{node}: {one.subject} is not in order (H8)")
         last[one.origin, one.subject] = one.sequence
+
+
+@scenario
+def services_everywhere(stage: Stage) -> None:
+    """Want what begins with a wildcard: it comes from every service, also from those of nobody."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    names = ["plant", "site", "yard"]
+    subjects = [f"/{name}/{what}" for name in names for what in ("temp", "speed")]
+    wanted: dict[ServiceNode, list[str]] = {}
+    for node in town.open_many(random.randint(3, 8)):
+        wanted[node] = random.choice([["/*/temp"], ["/..."], ["/*/speed", "/yard/temp"], []])
+        if wanted[node]:
+            node.want_everywhere(wanted[node])
+        elif random.random() < 0.5:
+            node.subscribe("plant", patterns=["/plant/temp"])
+            wanted[node] = ["/plant/temp"]
+    world.run_for(1 * SECOND)
+    stage.faults(loss=random.choice([0, 0.03]))
+    sent: dict[str, list[bytes]] = {subject: [] for subject in subjects}
+    for count in range(60):
+        subject, node = random.choice(subjects), random.choice([*wanted])
+        payload = b"%s %d" % (subject.encode(), count)
+        if not any(matches(one, subject) for one in wanted[node]):  # Its own it gets elsewhere.
+            sent[subject].append(payload)
+        name = subject.split("/")[1]
+        world.check(node.publish(name, payload, subject=subject) is not None, "no room (H13)")
+        world.run_for(random.randrange(150 * MS))
+        if count % 20 == 10:
+            town.open()
+    stage.heal()
+    world.run_for(8 * SECOND)
+    for node, patterns in wanted.items():
+        due = {
+            payload
+            for subject, payloads in sent.items()
+            for payload in payloads
+            if any(matches(pattern, subject) for pattern in patterns)
+        }
+        town.check_complete(due, [node])
+        had = [one.delivered for some in node.heard.values() for one in some]
+        unwanted = [
+            one.payload for one in had if not any(matches(p, one.subject) for p in patterns)
+        ]
+        world.check(not unwanted, f"{node} wants {patterns}, and had {unwanted[:3]}")
+    leaver = random.choice([*wanted])
+    leaver.want_everywhere([])
+    world.run_for(2 * SECOND)
+    left = [
+        node for node in town.alive() if node.machine.manager.everywhere.listing.find(leaver.id)
+    ]
+    world.check(not left, f"{left} remember what nobody wants any more (H4)")
+    town.note_counts()
