@@ -4,9 +4,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from hubbub.store.layout import file_name, hour_folder, hour_of
+from hubbub.store.parquet import Writer
+from hubbub.store.schema import TABLES
 from tests.spark.rows import arrow
 
 _TIMES = {"messages": "received_ns"}
@@ -31,6 +31,7 @@ class Recording:
             folder = hour_folder(self.path, table, hour)
             folder.mkdir(parents=True, exist_ok=True)
             name = file_name(self.segments, min(numbers), max(numbers))
-            pq.write_table(arrow(part, table), folder / f".{name}", compression="zstd")
+            with Writer(folder / f".{name}", TABLES[table]) as writer:
+                writer.write(arrow(part, table))
             (folder / f".{name}").rename(folder / name)
         self.segments += 1

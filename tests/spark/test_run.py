@@ -1,9 +1,11 @@
 """Batch, incremental and live runs give the same tables, whatever happens in between."""
 
+import os
 import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -226,3 +228,39 @@ def test_a_file_that_cannot_be_read_is_passed_over_and_told(
     summary = run(spark, recording.path, tmp_path / "tables", only=["messages"])
     assert summary.counts.messages == 1
     assert "000000000007" in summary.unreadable[0]
+
+
+def test_messages_lie_on_disk_in_the_order_of_the_recording(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Spark takes the largest file first, and of a large step several at once.
+    rows = [message(n, n + 1, payload=os.urandom(n * 9)) for n in range(60)]
+    parts = [("messages", rows[first : first + 15]) for first in range(0, 60, 15)]
+    recording = record(tmp_path / "store", parts[:3])
+    for part in ([], parts[3:]):
+        for table, more in part:
+            recording.add(more, table)
+        run(spark, recording.path, tmp_path / "tables", only=["messages"])
+    files = sorted((tmp_path / "tables" / "messages").iterdir())
+    found = [offset for file in files for offset in pq.read_table(file)["offset"].to_pylist()]
+    assert found == list(range(60))
+
+
+def test_a_rotten_page_is_found_confined_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [message(n, n + 1, payload=bytes([n]) * 200) for n in range(60)]
+    parts = [("messages", rows[first : first + 20]) for first in range(0, 60, 20)]
+    recording = record(tmp_path / "store", parts)
+    rotten = sorted((recording.path / "messages").rglob("*.parquet"))[1]
+    draw, confined = random.Random(3), 0
+    content = rotten.read_bytes()
+    for flip in range(4):
+        place = draw.randrange(4, len(content)) if flip else len(content) // 3
+        flipped = content[place] ^ 1 << draw.randrange(8)
+        rotten.write_bytes(content[:place] + bytes([flipped]) + content[place + 1 :])
+        summary = run(spark, recording.path, tmp_path / f"tables-{flip}", only=["messages"])
+        made = tables.read(tmp_path / f"tables-{flip}", "messages")
+        lost = [*range(21, 41)] if summary.unreadable else []
+        assert all(rotten.name in told for told in summary.unreadable), place
+        assert made["sequence"].to_pylist() == [n for n in range(1, 61) if n not in lost], place
+        confined += len(summary.unreadable)
+    assert confined >= 3

@@ -1,17 +1,17 @@
 """The files of a recording, as a step reads them: which there are, and what their ends say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hubbub.limits import SMALL_STEP_ROWS
 from hubbub.pipeline.schemas import RECORDED, nothing
 from hubbub.pipeline.transforms import quality
-from hubbub.store.layout import DataFile, data_files
+from hubbub.store.layout import DataFile, data_files, parse_name
 from hubbub.store.manifest import read_manifest, readable, sources_of
+from hubbub.store.parquet import read_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,7 @@ def portion(files: Iterable[DataFile], names: Iterable[Name]) -> Portion:
     known = Extremes()
     for file in files:
         try:
-            end = pq.read_metadata(file.path)
+            end = read_end(file.path)
         except (OSError, pa.ArrowException) as error:
             unreadable.append((file.path, str(error).splitlines()[0]))
             continue
@@ -98,6 +98,16 @@ def portion(files: Iterable[DataFile], names: Iterable[Name]) -> Portion:
     oldest_ns = known.smallest.get("received_ns")
     checks = quality.proven(known.smallest, known.largest)
     return Portion(paths, rows, list(names), unreadable, frozenset(known.kinds), oldest_ns, checks)
+
+
+def without(some: Portion, rotten: Mapping[Path, str]) -> Portion:
+    """Leave out files that cannot be read, though their ends can."""
+    paths = [path for paths in some.files.values() for path in paths]
+    if not (found := [path for path in paths if path in rotten]):
+        return some
+    left = [parse_name(path) for path in paths if path not in rotten]
+    told = [*some.unreadable, *((path, rotten[path]) for path in found)]
+    return portion(filter(None, left), some.names)._replace(unreadable=told)
 
 
 class Extremes:

@@ -9,17 +9,15 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 
-from hubbub.errors import ConfigurationError, StoreError
+from hubbub.errors import ConfigurationError
 from hubbub.limits import (
     CHECKPOINT_INTERVAL_S,
     SECOND,
@@ -30,6 +28,7 @@ from hubbub.limits import (
     WINDOW_S,
     WINDOW_S_MAX,
 )
+from hubbub.pipeline.failures import SPARK_ERRORS, find_unreadable, told_in_one_line
 from hubbub.pipeline.parts import thinned
 from hubbub.pipeline.recording import (
     INPUTS,
@@ -39,10 +38,11 @@ from hubbub.pipeline.recording import (
     first_needed,
     name_of,
     portion,
+    without,
 )
 from hubbub.pipeline.registry import FILES, choose
 from hubbub.pipeline.rows import RowsMustGo
-from hubbub.pipeline.session import cache_directory, interpreting
+from hubbub.pipeline.session import interpreting
 from hubbub.pipeline.step import Counts, Outcome, Setup, Step
 from hubbub.pipeline.transforms import quality
 from hubbub.pipeline.transforms.messages import with_value
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _FORMAT: Final = 2
-_SHOWN_CHARACTERS: Final = 300
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
 
@@ -132,6 +131,7 @@ class Pipeline:
         self._counts = Counts()
         self._steps = 0
         self._unreadable: list[str] = []
+        self._rotten: dict[Path, str] = {}
         self._total: int | None = None
         self._start_s = time.monotonic()
         self._told_s = 0.0
@@ -153,7 +153,7 @@ class Pipeline:
         for index, some in enumerate(portions):
             is_last = index == len(portions) - 1
             names_of_some = [*map(name_of, some), *(replaced if is_last else [])]
-            with _told_in_one_line():
+            with told_in_one_line():
                 self._step(portion(some, names_of_some), is_fresh=index == 0, is_whole=is_last)
         self._forget_streams()
         return self._end()
@@ -163,7 +163,7 @@ class Pipeline:
         if self.is_new:
             return self.run_batch()
         self._begin()
-        with _told_in_one_line():
+        with told_in_one_line():
             self._follow(self._stream(is_live=False), lambda: False)
             if self.versions.files("late"):
                 self._step(portion([], []))
@@ -175,7 +175,7 @@ class Pipeline:
             self.run_batch()  # It is of this run, and told with it.
         else:
             self._begin()
-        with _told_in_one_line():
+        with told_in_one_line():
             self._follow(self._stream(is_live=True, interval_s=interval_s), is_over)
         return self._end()
 
@@ -259,14 +259,13 @@ class Pipeline:
         is_whole: bool = True,
     ) -> None:
         """Do one step, and make what it made the tables."""
-        self._unreadable += [f"{path}: {why}" for path, why in some.unreadable]
         done = self._done | set(some.names)
         try:
-            outcome = self._outcome(some, is_live=is_live, is_fresh=is_fresh)
+            some, outcome = self._made(some, is_live=is_live, is_fresh=is_fresh)
         except RowsMustGo:
-            some = portion(self._processed(done), sorted(done))
-            is_fresh = True
-            outcome = self._outcome(some, is_live=False, is_fresh=True)
+            some, is_fresh = portion(self._processed(done), sorted(done)), True
+            some, outcome = self._made(some, is_live=False, is_fresh=True)
+        self._unreadable += [f"{path}: {why}" for path, why in some.unreadable]
         state = self._next_state(outcome, batch, is_fresh=is_fresh) | {"is_whole": is_whole}
         files = {table: thinned(self.versions, paths) for table, paths in outcome.files.items()}
         files[".files"] = thinned(self.versions, self._with_names(some.names, is_fresh=is_fresh))
@@ -278,6 +277,23 @@ class Pipeline:
         if time.monotonic() - self._told_s > CHECKPOINT_INTERVAL_S:
             self._tell_store()
         self.after_step()
+
+    def _made(self, some: Portion, *, is_live: bool, is_fresh: bool) -> tuple[Portion, Outcome]:
+        """Do a step with what Spark can read of its files; return what that was."""
+        while True:
+            some = without(some, self._rotten)
+            try:
+                return some, self._outcome(some, is_live=is_live, is_fresh=is_fresh)
+            except SPARK_ERRORS:
+                read = [some, without(portion(self._processed(self._done), []), self._rotten)]
+                rotten = (
+                    find_unreadable(self._spark, table, one.files[table])
+                    for one in read
+                    for table in INPUTS
+                )
+                if not (found := next(filter(None, rotten), None)):
+                    raise
+                self._rotten |= found
 
     def _outcome(self, some: Portion, *, is_live: bool, is_fresh: bool) -> Outcome:
         newest_ns = 0 if is_fresh else self._state.get("newest_ns", 0)
@@ -291,7 +307,7 @@ class Pipeline:
 
     def _known_rows(self) -> "DataFrame":
         """Return the messages that were read before, as far as they are still there."""
-        there = portion(self._processed(self._done), [])
+        there = without(portion(self._processed(self._done), []), self._rotten)
         rows = quality.good(there.frame(self._spark, "messages"), with_payload=False)
         return with_value(rows, has_typed=False)
 
@@ -364,17 +380,6 @@ class Pipeline:
     def _say(self, doing: str) -> None:
         seconds = time.monotonic() - self._start_s
         self._report(Progress(self._counts.read, self._total, seconds, doing))
-
-
-@contextmanager
-def _told_in_one_line() -> Iterator[None]:
-    """Turn what Spark raises, which fills a screen, into an error that says where to look."""
-    try:
-        yield
-    except PySparkException as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        log = cache_directory() / "spark.log"
-        raise StoreError(f"Spark failed: {line[:_SHOWN_CHARACTERS]}; more is in {log}") from error
 
 
 def _literal(path: Path) -> str:

@@ -39,6 +39,8 @@ _SETTINGS: Final = {
     # Otherwise every column that a plan is made of asks Java five times where it was written.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A page that rotted is an error, not other values.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.checkpointFileManagerClass": (

@@ -235,6 +235,7 @@ class Step:
             result = table.function(*map(self._rows.frame, table.inputs)).select(
                 *table.columns.names
             )
+            result = result.orderBy(*table.keys)  # Spark packs files as it likes.
             staged = self._rows.write(result, folder)
         else:
             made = table.function(*map(self._value, table.inputs)).select(table.columns.names)

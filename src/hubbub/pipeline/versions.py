@@ -17,6 +17,7 @@ would read a folder in which old and new rows lie side by side.
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ _VERSIONS: Final = ".versions"
 _STAGING: Final = ".staging"
 _VERSIONS_KEPT: Final = 2
 _NUMBERS: Final = "000000000042-0000.parquet"
+# A file that has such a name keeps it: files are read in the order of their names.
+_PLACED: Final = re.compile(r"(\d{4}(-\d\d){3}-)?\d{12}-\d{4,}\.parquet\Z")
 
 
 class Versions:
@@ -134,10 +137,10 @@ class Versions:
         for table, files in tables.items():
             (folder / table).mkdir(parents=True)
             for index, file in enumerate(files):
-                if file.parents[2].name == _VERSIONS:
+                name = f"{_hour_of(file)}{number:012}-{index:04}.parquet"
+                if _PLACED.match(file.name):
                     name = file.name
-                else:
-                    name = f"{_hour_of(file)}{number:012}-{index:04}.parquet"
+                if file.parents[2].name != _VERSIONS:
                     _sync(file)
                 os.link(file, folder / table / name)
         (folder / STATE).write_text(json.dumps(state))

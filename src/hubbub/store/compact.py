@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hubbub.errors import StoreError
 from hubbub.limits import (
@@ -55,7 +54,7 @@ from hubbub.store.manifest import (
     sources_of,
     write_manifest,
 )
-from hubbub.store.parquet import Writer
+from hubbub.store.parquet import Writer, open_parquet
 from hubbub.store.schema import TABLES
 
 
@@ -165,9 +164,11 @@ def compact_group(store: Path, group: Group, now_ns: int) -> Entry | None:
 
 
 def _is_sound(path: Path) -> bool:
-    """Tell whether a file has an end; what has none is for `verify` to report."""
+    """Tell whether a file can be read; what cannot stays as it is, for `verify` to report."""
     try:
-        pq.read_metadata(path)
+        with open_parquet(path) as file:
+            for group in range(file.num_row_groups):
+                file.read_row_group(group)
     except (OSError, pa.ArrowException):
         return False
     return True
@@ -179,7 +180,7 @@ def _merge(path: Path, schema: pa.Schema, sources: list[Path]) -> int:
     expected = 0
     with Writer(path, schema) as writer:
         for source in sources:
-            with pq.ParquetFile(source) as file:
+            with open_parquet(source) as file:
                 expected += file.metadata.num_rows
                 for group in range(file.num_row_groups):
                     waiting.append(file.read_row_group(group))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from hubbub.limits import SECOND
 from hubbub.store.checkpoints import Checkpoint, checkpoints
@@ -17,6 +16,7 @@ from hubbub.store.identity import read_identity
 from hubbub.store.journal import Segment, open_segment, segments
 from hubbub.store.layout import TABLE_NAMES, DataFile, data_files
 from hubbub.store.manifest import entry_path, read_manifest, readable
+from hubbub.store.parquet import read_end
 from hubbub.store.reading import read_table
 from hubbub.store.records import End, PackedRun, Run
 
@@ -114,7 +114,7 @@ def span_of(store: Path) -> tuple[int | None, int | None]:
 def _time_ranges(files: list[DataFile]) -> Iterator[tuple[int, int]]:
     for file in files:
         try:
-            metadata = pq.read_metadata(file.path)
+            metadata = read_end(file.path)
         except (OSError, pa.ArrowException):
             continue
         place = metadata.schema.names.index("received_ns")

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from hubbub.errors import StoreError
 from hubbub.limits import DAMAGE_NUMBER, ROW_GROUP_BYTES, ROW_GROUP_ROWS
@@ -20,6 +19,7 @@ from hubbub.store.columns import MessageColumns, cut_run, row_table
 from hubbub.store.journal import Segment, open_segment, segments
 from hubbub.store.layout import HOUR_NS, DataFile, hour_start_ns
 from hubbub.store.manifest import readable
+from hubbub.store.parquet import open_parquet
 from hubbub.store.records import PackedRun, Row
 from hubbub.store.schema import TABLES
 from hubbub.subjects import check_pattern, matches
@@ -174,7 +174,7 @@ class _Reader:
             self._next = file.last + 1
 
     def _row_groups(self, file: DataFile) -> Iterator[pa.Table]:
-        with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+        with open_parquet(file.path) as parquet:
             time_at = parquet.schema_arrow.get_field_index(self._time_column)
             for place in range(parquet.num_row_groups):
                 times = parquet.metadata.row_group(place).column(time_at).statistics

@@ -21,6 +21,7 @@ from hubbub.store.info import recorder_pid
 from hubbub.store.journal import SUFFIX, open_segment, segments
 from hubbub.store.layout import TABLE_NAMES, DataFile, data_files
 from hubbub.store.manifest import readable
+from hubbub.store.parquet import open_parquet
 from hubbub.store.schema import TABLES
 
 
@@ -99,7 +100,7 @@ def _overlap(file: DataFile, last: int) -> Iterator[Fault]:
 def _look_at_file(file: DataFile) -> Looked:
     try:
         size = file.path.stat().st_size
-        with pq.ParquetFile(file.path, page_checksum_verification=True) as parquet:
+        with open_parquet(file.path) as parquet:
             return Looked(file.path, size, list(_read_file(file, parquet)))
     except FileNotFoundError:
         return Looked(file.path, 0, [])  # Compacted or pruned while we looked.

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hubbub.errors import ConfigurationError
-from hubbub.limits import TABLE_SMALL_FILES_MAX
+from hubbub.limits import TABLE_SMALL_BYTES, TABLE_SMALL_FILES_MAX
 from hubbub.pipeline import tables
 from hubbub.pipeline.parts import thinned
 from hubbub.pipeline.tables import SHAPES
@@ -18,11 +18,11 @@ from hubbub.pipeline.versions import Versions, hour_of
 COLUMNS = SHAPES["service_managers"].columns
 
 
-def stage(versions: Versions, epoch: int, hour: str = "") -> Path:
+def stage(versions: Versions, epoch: int, hour: str = "", service: str = "s") -> Path:
     folder = versions.staging("service_managers")
     folder = folder / f"hour={hour}" if hour else folder
     folder.mkdir(parents=True)
-    row: dict[str, Any] = {"service": "s", "epoch": epoch}
+    row: dict[str, Any] = {"service": service, "epoch": epoch}
     path = folder / "part.parquet"
     pq.write_table(pa.Table.from_pylist([row], COLUMNS), path)
     return path
@@ -117,6 +117,18 @@ def test_many_small_files_become_one(tmp_path: Path) -> None:
     assert len(few) == 1
     commit(versions, few)
     assert epochs(tmp_path) == [*range(TABLE_SMALL_FILES_MAX), 99]
+
+
+def test_small_files_are_put_together_where_they_lie(tmp_path: Path) -> None:
+    versions = Versions(tmp_path)
+    large = os.urandom(TABLE_SMALL_BYTES).hex()
+    for epoch in range(TABLE_SMALL_FILES_MAX + 2):
+        service = large if epoch == 9 else "s"
+        kept = versions.files("service_managers")
+        commit(versions, thinned(versions, [*kept, stage(versions, epoch, service=service)]))
+    assert len(versions.files("service_managers")) == 3
+    found = tables.read(tmp_path, "service_managers")["epoch"].to_pylist()
+    assert found == list(range(TABLE_SMALL_FILES_MAX + 2))
 
 
 def test_reading_what_is_not_there_says_what_to_do(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from hubbub.limits import SOURCE_BATCH_BYTES, SOURCE_BATCH_ROWS
 from hubbub.pipeline.source.whereabouts import (
@@ -19,6 +18,7 @@ from hubbub.pipeline.source.whereabouts import (
 )
 from hubbub.store.columns import MessageColumns, row_table
 from hubbub.store.journal import Segment, open_segment
+from hubbub.store.parquet import open_parquet
 from hubbub.store.records import PackedRun, Row
 from hubbub.store.schema import TABLES
 
@@ -41,7 +41,7 @@ def read_parquet(
 ) -> Iterator[pa.Table]:
     """Yield rows of a Parquet file; parts of it that have none are not read."""
     key, schema = key_of(table), TABLES[table]
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with open_parquet(path) as file:
         for group in range(file.num_row_groups):
             rows = file.metadata.row_group(group)
             bounds = _bounds(rows, file.schema_arrow.get_field_index(key))
@@ -175,7 +175,7 @@ def _columns_of(where: Whereabouts, piece: Piece, column: str, time_ns: int) -> 
         if piece.is_journal:
             yield from read_piece(where, piece, piece.first, piece.end)
             return
-        with pq.ParquetFile(piece.path) as file:
+        with open_parquet(piece.path) as file:
             place = file.schema_arrow.get_field_index(column)
             for group in range(file.num_row_groups):
                 bounds = _bounds(file.metadata.row_group(group), place)

@@ -23,7 +23,7 @@ def with_value(rows: "DataFrame", *, has_typed: bool) -> "DataFrame":
 
 
 def messages(rows: "DataFrame") -> "DataFrame":
-    """Keep the columns of the table; a file of a recording is in order already."""
+    """Keep the columns of the table."""
     return rows.select(*SHAPES["messages"].columns.names)
 
 
