@@ -139,13 +139,18 @@ def find_configured(environment: Mapping[str, str] = os.environ) -> dict[str, Fo
     return found
 
 
-def _read_file(path: Path) -> dict[str, Found]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file of options, whoever's they are."""
     try:
-        values = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from None
+
+
+def _read_file(path: Path) -> dict[str, Found]:
+    values = read_toml(path)
     return {option: Found(_take(path, option, values[option]), str(path)) for option in values}
 
 

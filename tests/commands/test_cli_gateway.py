@@ -50,7 +50,7 @@ def test_rodos_topics_are_subjects() -> None:
         satellite.bind(("127.0.0.1", 0))
         satellite.settimeout(30)
         to = f"127.0.0.1:{satellite.getsockname()[1]}"
-        options = ("--udp", "127.0.0.1:0", "--to", to, "--map", "1001=/sat/power", "--flood")
+        options = ("--udp", f"127.0.0.1:0={to}", "--map", "1001=/sat/power", "--flood")
         with bus.start("gateway", "rodos", *options, "--node", "4711") as gateway:
             assert bus.run("pub", "/sat/power", "28 V", "-w", "1").returncode == 0
             while (datagram := satellite.recv(2000))[12:14] != b"\0\0":

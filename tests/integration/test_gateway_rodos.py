@@ -9,7 +9,7 @@ import pytest
 
 import hubbub
 from hubbub import ConfigurationError, LinkError
-from hubbub.gateway import RodosGateway
+from hubbub.gateway import RodosGateway, RodosLink
 from hubbub.wire.rodos import NetworkMessage, TopicList, encode, encode_list
 from tests.integration.bus import Place, fresh_place, payloads, take, wait_until
 from tests.unit.wire.test_rodos import read_field_by_field
@@ -32,10 +32,10 @@ class Satellite:
 
     def want(self, *topics: int) -> None:
         data = encode_list(TopicList(self.number, self.number % 32, topics))
-        self.send(1, 1, data)
+        self.send(1, 1, data, bitmap=0xFFFF_FFFF)
 
-    def send(self, topic: int, kind: int, data: bytes) -> None:
-        message = NetworkMessage(-1, 0, 10, kind, self.number, time.time_ns(), 0, topic, data)
+    def send(self, topic: int, kind: int, data: bytes, *, bitmap: int = 0) -> None:
+        message = NetworkMessage(-1, bitmap, 10, kind, self.number, time.time_ns(), 0, topic, data)
         self.socket.sendto(encode(message), self.gateway)
 
     def hear(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -59,11 +59,15 @@ def satellite() -> Iterator[Satellite]:
 
 
 def join(node: hubbub.Node, satellite: Satellite, **options: Any) -> RodosGateway:
-    gateway = RodosGateway(
-        node, TOPICS, ("127.0.0.1", 0), [satellite.socket.getsockname()], number=4711, **options
-    )
-    satellite.gateway = gateway.address
-    return gateway
+    return join_all(node, [satellite], **options)
+
+
+def join_all(node: hubbub.Node, satellites: list[Satellite], **options: Any) -> RodosGateway:
+    """Give each satellite a link of its own."""
+    links = [RodosLink(("127.0.0.1", 0), [one.socket.getsockname()]) for one in satellites]
+    for satellite, link in zip(satellites, links, strict=True):
+        satellite.gateway = link.address
+    return RodosGateway(node, TOPICS, links, number=4711, **options)
 
 
 @pytest.fixture
@@ -164,9 +168,31 @@ def test_topics_that_cannot_be_are_refused(
     place: Place, topics: dict[int, str], fault: str
 ) -> None:
     with place.open("rodos") as node, pytest.raises(ConfigurationError, match=fault):
-        RodosGateway(node, topics, ("127.0.0.1", 0))
+        RodosGateway(node, topics, [RodosLink(("127.0.0.1", 0))])
 
 
 def test_address_that_is_not_here_is_refused(place: Place) -> None:
     with place.open("rodos") as node, pytest.raises(LinkError, match="cannot listen for RODOS"):
-        RodosGateway(node, TOPICS, ("203.0.113.1", 1))
+        RodosGateway(node, TOPICS, [RodosLink(("203.0.113.1", 1))])
+
+
+@pytest.mark.parametrize("router", ["simple", "intelligent"])
+def test_messages_go_on_over_the_links_of_their_receivers_with_a_hop_less(
+    place: Place, router: str
+) -> None:
+    satellites = [Satellite(number) for number in (4099, 4100, 4101)]
+    one, two, three = satellites
+    with place.open("rodos") as node, join_all(node, satellites, router=router) as gateway:
+        for satellite in satellites:
+            satellite.want(POWER)
+        wait_until(lambda: len(gateway.statistics().nodes) == 3)
+        one.send(POWER, 0, b"for two", bitmap=1 << 4)
+        one.send(POWER, 0, b"for both", bitmap=1 << 4 | 1 << 5)
+        passed = two.hear(lambda heard: heard["data"] == b"for two")
+        assert (passed["senderNode"], passed["maxStepsToForward"]) == (4099, 9)
+        assert passed["checksum"] == passed["computed"]
+        three.hear(lambda heard: heard["data"] == b"for both")
+        assert any(heard["data"] == b"for two" for heard in three.heard) == (router == "simple")
+        assert not any(heard["data"].startswith(b"for") for heard in one.heard)
+    for satellite in satellites:
+        satellite.socket.close()

@@ -12,9 +12,10 @@ import hubbub
 from hubbub.cli.options import Domain, Interface, Log
 from hubbub.cli.session import end_on_sigterm, open_node, set_up_log
 from hubbub.cli.terminal import note, plural
-from hubbub.gateway import Gateway, RodosGateway, Side, read_side
+from hubbub.gateway import Gateway, RodosGateway, RodosLink, Side, read_side
 from hubbub.gateway.config import Config, read_config
 from hubbub.gateway.side import check_sides
+from hubbub.protocol.gateway.router import INTELLIGENT
 
 _NAME = "gateway"
 
@@ -106,15 +107,16 @@ def _tell(event: hubbub.Event) -> None:
 @app.command("rodos")
 def rodos(
     udp: Annotated[
-        str, typer.Option("--udp", metavar="[ADDRESS:]PORT", help="Where RODOS nodes are heard.")
+        list[str],
+        typer.Option(
+            metavar="[ADDRESS:]PORT[=TO]",
+            help="Where RODOS nodes are heard, and where to send: addresses joined by +, by default"
+            " broadcast. May be repeated: then this is a router between them.",
+        ),
     ],
     topics: Annotated[
         list[str], typer.Option("--map", metavar="TOPICID=SUBJECT", help="Which topic is what.")
     ],
-    to: Annotated[
-        list[str] | None,
-        typer.Option("--to", metavar="ADDRESS:PORT", help="Send there. By default broadcast."),
-    ] = None,
     number: Annotated[
         int | None,
         typer.Option("--node", min=0, max=0x7FFF_FFFF, help="Our number there. By default any."),
@@ -128,6 +130,9 @@ def rodos(
     byte_order: Annotated[
         str, typer.Option("--byte-order", help="Of our topic lists: little or big.")
     ] = "little",
+    router: Annotated[
+        str, typer.Option(help="By receiver field (simple) or bitmap (intelligent).")
+    ] = INTELLIGENT,
     domain: Domain = None,
     interface: Interface = None,
     log: Log = None,
@@ -137,13 +142,13 @@ def rodos(
     Announces what the bus wants by TOPIC_LIST, and sends what RODOS nodes announced. Messages of
     more than 1300 bytes are dropped and counted, unless --split.
     """
-    at = _read_address(udp, "--udp")
-    targets = [_read_address(one, "--to") for one in to or ()]
+    subjects, links = _read_map(topics), [_read_link(one) for one in udp]
     with open_node(domain, interface, log) as node, RodosGateway(
-        node, _read_map(topics), at, targets, number=number, split=split, flood=flood,
-        byte_order=byte_order,
+        node, subjects, links, number=number, split=split, flood=flood, byte_order=byte_order,
+        router=router,
     ) as joined:  # fmt: skip
-        note(f"RODOS node {joined.statistics().number} at {':'.join(map(str, joined.address))}")
+        places = ", ".join(":".join(map(str, link.address)) for link in links)
+        note(f"RODOS node {joined.statistics().number} at {places}")
         _wait()
         done = joined.statistics()
     note(f"{plural(done.received, 'message')} from RODOS, {plural(done.sent, 'datagram')} to it")
@@ -151,10 +156,15 @@ def rodos(
         note(f"{plural(done.too_long, 'message')} too long for RODOS: send less, or use --split")
 
 
-def _read_address(text: str, option: str) -> tuple[str, int]:
+def _read_link(text: str) -> RodosLink:
+    at, _, targets = text.partition("=")
+    return RodosLink(_read_address(at), [_read_address(one) for one in targets.split("+") if one])
+
+
+def _read_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 <= int(port) <= 65_535:
-        raise typer.BadParameter(f"{option} {text}: give PORT or ADDRESS:PORT")
+        raise typer.BadParameter(f"--udp {text}: give PORT or ADDRESS:PORT")
     return host, int(port)
 
 

@@ -11,10 +11,10 @@ name = "plant"
 peers = ["10.0.0.7:7300"]
 """
 
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hubbub.configuration import read_toml
 from hubbub.errors import ConfigurationError
 from hubbub.gateway.side import Side, check_sides, make_side
 
@@ -28,12 +28,7 @@ class Config(NamedTuple):
 
 def read_config(path: Path) -> Config:
     """Read a file; what is wrong in it is said with its place."""
-    try:
-        found = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is no TOML: {error}") from error
+    found = read_toml(path)
     try:
         return _make_config(found)
     except ConfigurationError as error:

@@ -17,6 +17,7 @@ from hubbub.errors import ConfigurationError, HubbubError, LinkError
 from hubbub.message import Message
 from hubbub.node import Node
 from hubbub.protocol.gateway.rodos import RodosPort
+from hubbub.protocol.gateway.router import INTELLIGENT, SIMPLE
 from hubbub.runtime.logs import logger_of
 from hubbub.subjects import check_subject
 from hubbub.subscription import Subscription
@@ -43,6 +44,32 @@ class RodosStatistics:
     too_long: int
     errors: int
     drops: dict[str, int]
+    passed_on: tuple[int, ...]
+    """Copies that went over each link, ours among them."""
+
+
+class RodosLink:
+    """A socket, and where to send what goes over it; by default broadcast to its own port."""
+
+    def __init__(self, at: Address, to: Iterable[Address] = ()) -> None:
+        self.socket = _open_socket(at)
+        self.to = tuple(to) or ((BROADCAST, self.address[1]),)
+
+    @property
+    def address(self) -> Address:
+        """Return where it listens."""
+        host, port = self.socket.getsockname()[:2]
+        return host, port
+
+    def send(self, datagram: bytes) -> int:
+        """Send to all; return how often that failed: a network may be down for a while."""
+        errors = 0
+        for address in self.to:
+            try:
+                self.socket.sendto(datagram, address)
+            except OSError:
+                errors += 1
+        return errors
 
 
 class RodosGateway(Closing):
@@ -50,25 +77,32 @@ class RodosGateway(Closing):
 
         with hubbub.open("rodos") as node:
             topics = {1001: "/sat/attitude"}
-            with RodosGateway(node, topics, ("", 50000), [("10.0.0.255", 50000)]): ...
+            with RodosGateway(node, topics, [RodosLink(("", 50000), [("10.0.0.255", 50000)])]): ...
 
-    A message of more than 1300 bytes is dropped and counted, or with `split` sent in pieces.
+    With several links it is a router between them, `simple` (by the receiver field) or
+    `intelligent` (by the bitmap). A message of more than 1300 bytes is dropped and counted, or with
+    `split` sent in pieces. It closes the links.
     """
 
     def __init__(
-        self, node: Node, topics: dict[int, str], at: Address, to: Iterable[Address] = (), *,
+        self, node: Node, topics: dict[int, str], links: Iterable[RodosLink], *,
         number: int | None = None, split: bool = False, flood: bool = False,
-        byte_order: str = "little",
+        byte_order: str = "little", router: str = INTELLIGENT,
     ) -> None:  # fmt: skip
-        self._subjects = _check_topics(topics)
-        if byte_order not in ("little", "big"):
-            raise ConfigurationError(f"byte_order={byte_order!r} is neither little nor big")
+        self.links = tuple(links)
+        try:
+            self._subjects = _check_topics(topics)
+            _check_choice("byte_order", byte_order, ("little", "big"))
+            _check_choice("router", router, (SIMPLE, INTELLIGENT))
+        except ConfigurationError:
+            self._close_links()
+            raise
         self._node = node
         self._is_splitting = split
-        self._socket = _open_socket(at)
-        self._to = tuple(to) or ((BROADCAST, self.address[1]),)
         number = int.from_bytes(node.id[:4], "big") >> 1 if number is None else number
-        self._port = RodosPort(number, topics, is_flooding=flood, order=byte_order)
+        self._port = RodosPort(
+            number, topics, is_flooding=flood, order=byte_order, links=len(self.links), mode=router
+        )
         self._lock = threading.Lock()
         self._sent = self._received = self._too_long = self._errors = 0
         self._publishers = {
@@ -79,28 +113,28 @@ class RodosGateway(Closing):
         self._thread = threading.Thread(target=self._run, name="hubbub-rodos", daemon=True)
         self._thread.start()
 
-    @property
-    def address(self) -> Address:
-        """Return where it listens."""
-        host, port = self._socket.getsockname()[:2]
-        return host, port
-
     def _run(self) -> None:
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
+        numbers = {link.socket.fileno(): number for number, link in enumerate(self.links)}
+        for fileno in numbers:
+            poll.register(fileno, select.POLLIN)
         while not self._is_closed:
             try:
-                if poll.poll(_LOOK_MS):
-                    self._read(self._socket.recv(_DATAGRAM_BYTES))
+                for fileno, _ in poll.poll(_LOOK_MS):
+                    self._read(numbers[fileno])
                 self._look(monotonic_ns())
             except (OSError, HubbubError) as error:
                 if self._is_closed or self._node.is_closed:
                     return
                 _log.warning("RODOS: %s", error)
 
-    def _read(self, datagram: bytes) -> None:
+    def _read(self, number: int) -> None:
+        datagram = self.links[number].socket.recv(_DATAGRAM_BYTES)
         with self._lock:
-            taken = self._port.take(monotonic_ns(), datagram)
+            taken = self._port.take(monotonic_ns(), datagram, number)
+            onward, self._port.onward = self._port.onward, []
+        for other, passed in onward:
+            self._errors += self.links[other].send(passed)
         if taken is not None:
             topic, payload = taken
             self._received += 1
@@ -116,7 +150,7 @@ class RodosGateway(Closing):
             listed = port.announce(now, time_ns(), wanted) if is_due else b""
             theirs = {topic for topic in self._subjects if port.is_wanted(topic)}
         if listed:
-            self._send([listed])
+            self._send([listed], range(len(self.links)))
         for topic in theirs - self._subscriptions.keys():
             self._subscriptions[topic] = self._node.subscribe(
                 self._subjects[topic], self._pass_on, context=topic, no_local=True
@@ -137,15 +171,13 @@ class RodosGateway(Closing):
             return
         with self._lock:
             datagrams = self._port.make(message.context, message.payload, message.published_ns)
-        self._send(datagrams)
+            numbers = self._port.links_of(monotonic_ns(), message.context) if datagrams else ()
+        self._send(datagrams, numbers)
 
-    def _send(self, datagrams: list[bytes]) -> None:
+    def _send(self, datagrams: list[bytes], numbers: Iterable[int]) -> None:
         for datagram in datagrams:
-            for address in self._to:
-                try:
-                    self._socket.sendto(datagram, address)
-                except OSError:  # A network that is down for a while is no reason to end.
-                    self._errors += 1
+            for number in numbers:
+                self._errors += self.links[number].send(datagram)
             self._sent += 1
 
     def statistics(self) -> RodosStatistics:
@@ -156,7 +188,8 @@ class RodosGateway(Closing):
                 port.number, port.index,
                 {index: tuple(sorted(node.topics)) for index, node in sorted(port.nodes.items())},
                 tuple(sorted(port.wanted)), self._sent, self._received, self._too_long,
-                self._errors,                 dict(port.drops),
+                self._errors, {**port.drops, **port.router.drops},
+                tuple(port.router.passed[number] for number in port.router.links),
             )  # fmt: skip
 
     def close(self) -> None:
@@ -167,7 +200,16 @@ class RodosGateway(Closing):
         self._thread.join()
         for one in (*self._subscriptions.values(), *self._publishers.values()):
             one.close()
-        self._socket.close()
+        self._close_links()
+
+    def _close_links(self) -> None:
+        for link in self.links:
+            link.socket.close()
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigurationError(f"{name}={value!r} is neither {choices[0]} nor {choices[1]}")
 
 
 def _check_topics(topics: dict[int, str]) -> dict[int, str]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 _HEAD: Final = Struct("!iIhHHHiqII")
 HEAD_BYTES: Final = _HEAD.size
+_HOPS_AT: Final = 8
 _CHECKED_FROM: Final = 12
 DATA_BYTES_MAX: Final = 1300
 
@@ -83,6 +84,13 @@ def decode(datagram: bytes) -> NetworkMessage | str:
         return "checksum"
     data = datagram[HEAD_BYTES:]
     return NetworkMessage(receiver, bitmap, hops, kind, sender, sent_ns, thread, topic, data)
+
+
+def with_a_hop_less(datagram: bytes, hops: int) -> bytes:
+    """Return a datagram as a router passes it on; the checksum does not cover the hops."""
+    return (
+        datagram[:_HOPS_AT] + (hops - 1).to_bytes(2, "big", signed=True) + datagram[_HOPS_AT + 2 :]
+    )
 
 
 def encode_list(listed: TopicList, order: str = "little") -> bytes:

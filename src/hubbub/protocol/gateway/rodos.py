@@ -7,6 +7,9 @@ who is silent for ten seconds has left. Each message says by that for whom it is
 
 A message is known by sender, thread, time, topic and checksum, not by its time alone, as in RODOS:
 there two of one tick are one. Lengths and indices are checked before anything is done with them.
+
+With several links we are a router between them as well: what comes over one goes on over those that
+the router chooses, with a hop less, as it is otherwise.
 """
 
 from collections import Counter, OrderedDict
@@ -14,11 +17,13 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from hubbub.limits import RODOS_LIST_INTERVAL, RODOS_SEEN_MAX, RODOS_TIMEOUT
+from hubbub.protocol.gateway.router import INTELLIGENT, Crossing, Router
 from hubbub.wire import rodos
 from hubbub.wire.header import MANY, NOBODY
 from hubbub.wire.rodos import NetworkMessage, TopicList
 
 _EVERYBODY: Final = 0xFFFF_FFFF
+_OURS: Final = -1  # Not the number of a link: what goes out begins here.
 
 
 class RodosNode(NamedTuple):
@@ -29,12 +34,28 @@ class RodosNode(NamedTuple):
     heard_ns: int
 
 
+class Recent:
+    """The messages that came lately."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, ...], None] = OrderedDict()
+
+    def is_new(self, message: NetworkMessage, check: int) -> bool:
+        """Tell whether a message comes for the first time, and note it."""
+        key = message.sender, message.thread, message.sent_ns, message.topic, check
+        is_new = key not in self._known
+        self._known[key] = None
+        if len(self._known) > RODOS_SEEN_MAX:
+            self._known.popitem(last=False)
+        return is_new
+
+
 class RodosPort:
-    """Our place in a network of RODOS."""
+    """Our place in a network of RODOS, and the router between its links."""
 
     def __init__(
         self, number: int, topics: Iterable[int], *, is_flooding: bool = False,
-        order: str = "little",
+        order: str = "little", links: int = 1, mode: str = INTELLIGENT,
     ) -> None:  # fmt: skip
         self.number = number
         self.index = number % rodos.NODES_MAX
@@ -46,7 +67,11 @@ class RodosPort:
         self.drops: Counter[str] = Counter()
         self.list_ns = 0  # When to announce ourselves again.
         self._sent_ns = 0  # RODOS takes a message for a copy that is not newer than the last one.
-        self._seen: OrderedDict[tuple[int, int, int, int, int], None] = OrderedDict()
+        self._seen = Recent()
+        self.router = Router(range(links), mode=mode)
+        self.onward: list[tuple[int, bytes]] = []  # What goes on, and over which link.
+        self._crossed = Recent()
+        self._crossings = 0
 
     # What goes out.
 
@@ -73,6 +98,10 @@ class RodosPort:
             for at in range(0, len(payload) or 1, step)
         ]
 
+    def links_of(self, now: int, topic: int) -> tuple[int, ...]:
+        """Return the links over which a message of ours goes."""
+        return self._route(now, self.number, *self.audience(topic), rodos.HOPS, _OURS)
+
     def announce(self, now: int, sent_ns: int, wanted: Iterable[int]) -> bytes:
         """Make the list of the topics that the bus wants."""
         self.list_ns = now + RODOS_LIST_INTERVAL
@@ -96,18 +125,20 @@ class RodosPort:
 
     # What comes in.
 
-    def take(self, now: int, datagram: bytes) -> tuple[int, bytes] | None:
+    def take(self, now: int, datagram: bytes, link: int = 0) -> tuple[int, bytes] | None:
         """Take a datagram; return topic and payload of what is for the bus."""
         message = rodos.decode(datagram)
         if isinstance(message, str):
             self.drops[message] += 1
             return None
+        if len(self.router.links) > 1:
+            self._pass_on(now, message, datagram, link)
         reason = self._refuse(message, datagram)
         if reason:
             self.drops[reason] += 1
             return None
         if message.kind == rodos.TOPIC_LIST:
-            if not self._take_list(now, message):
+            if not self._take_list(now, message, link):
                 self.drops["list"] += 1
             return None
         return message.topic, message.data
@@ -121,24 +152,39 @@ class RodosPort:
             return "kind"
         if message.topic not in self.topics:
             return "unmapped"
-        check = int.from_bytes(datagram[10:12], "big")
-        return "" if self._is_new(message, check) else "duplicate"
+        return "" if self._seen.is_new(message, _check_of(datagram)) else "duplicate"
 
-    def _is_new(self, message: NetworkMessage, check: int) -> bool:
-        key = message.sender, message.thread, message.sent_ns, message.topic, check
-        is_new = key not in self._seen
-        self._seen[key] = None
-        if len(self._seen) > RODOS_SEEN_MAX:
-            self._seen.popitem(last=False)
-        return is_new
+    def _pass_on(self, now: int, message: NetworkMessage, datagram: bytes, link: int) -> None:
+        """Let a message go on over other links; it is none of ours, and has not gone before."""
+        if message.sender == self.number:
+            return
+        if not self._crossed.is_new(message, _check_of(datagram)):
+            self.router.drops["duplicate"] += 1
+            return
+        for index in [i for i, node in self.nodes.items() if node.number == message.sender]:
+            self.router.learn(now, index, link)
+        receiver = NOBODY if message.receiver == self.index else message.receiver
+        bitmap = message.bitmap & ~(1 << self.index)
+        chosen = self._route(now, message.sender, receiver, bitmap, message.hops, link)
+        passed = rodos.with_a_hop_less(datagram, message.hops)
+        self.onward += [(other, passed) for other in chosen]
 
-    def _take_list(self, now: int, message: NetworkMessage) -> bool:
+    def _route(
+        self, now: int, sender: int, receiver: int, bitmap: int, hops: int, link: int
+    ) -> tuple[int, ...]:
+        self._crossings += 1
+        origin = sender.to_bytes(4, "big", signed=True)
+        frame = Crossing(origin, 0, self._crossings, receiver, bitmap, hops)
+        return self.router.route(now, frame, link)
+
+    def _take_list(self, now: int, message: NetworkMessage, link: int) -> bool:
         listed = rodos.decode_list(message.data, message.sender)
         if listed is None:
             return False
         for index in [i for i, node in self.nodes.items() if node.number == listed.node]:
             del self.nodes[index]
         self.nodes[listed.node_index] = RodosNode(listed.node, frozenset(listed.topics), now)
+        self.router.learn(now, listed.node_index, link)
         if listed.node_index == self.index:
             self._move()
         return True
@@ -158,3 +204,7 @@ class RodosPort:
     def is_wanted(self, topic: int) -> bool:
         """Tell whether anybody there wants a topic."""
         return self.audience(topic)[1] != 0
+
+
+def _check_of(datagram: bytes) -> int:
+    return int.from_bytes(datagram[10:12], "big")
