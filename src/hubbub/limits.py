@@ -309,6 +309,7 @@ RECORDER_QUEUE_BYTES_MIN: Final = 1 << 20
 RECORDER_GROUP_BYTES: Final = 32 << 20  # What is written and synced at once.
 RECORDER_GROUP_PATIENCE_S: Final = 0.005  # So long a small group waits for more.
 RECORDER_PINNED_BYTES_MAX: Final = 4 << 20  # Of memory that publishers want back.
+RECORDER_ROWS_BYTES: Final = 4 << 20  # Of rows that are no messages, when the queue is full.
 RECORDER_LOST_RANGES_MAX: Final = 4096
 RECORDER_TOPICS_KEPT: Final = 65_536
 RECORDER_LOOK_S: Final = 1.0  # At counters, and at who publishes and wants what.
@@ -336,6 +337,7 @@ TINY_STEP_ROWS: Final = 20_000  # Of so few every sequence may be looked at.
 ALERT_INTERVAL_S: Final = 1.0  # A live run looks at its rules so often.
 ALERT_HOURS: Final = 2  # So much of tables with windows is looked at.
 CHECKPOINT_INTERVAL_S: Final = 30.0  # A reader tells the store how far it is so often.
+READER_STALE: Final = 600 * SECOND  # One that has not moved for so long yields to a quota.
 RECORDED_TIME_MAX: Final = 1 << 62  # In 2116; differences of two times fit into 64 bits.
 
 # The Parquet files of a store.

@@ -121,6 +121,8 @@ def test_play_steps_through(bus: Bus, store: Path) -> None:
     lines = done.stdout.decode().splitlines()
     assert [line.split()[0] for line in lines] == ["6", "7", "8"]
     assert b"2 messages" in done.stderr and done.returncode == 0
+    done = bus.run("play", str(store), "--step", "--json", "--from", "+1s", stdin=b"\nq\n")
+    assert json.loads(done.stdout)["messages"] == 1
 
 
 def test_ctrl_c_ends_a_loop_cleanly(bus: Bus, tmp_path: Path) -> None:

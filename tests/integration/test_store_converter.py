@@ -1,21 +1,25 @@
 """The process that converts: in step with the recorder, gone with it, and none the worse for it."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
 from hubbub.errors import StoreError
+from hubbub.store.checkpoints import register
 from hubbub.store.converter import _Work, closed_segments, conversion_lock, convert_rest
 from hubbub.store.converting import Converter
 from hubbub.store.journal import segments
 from hubbub.store.layout import data_files
 from hubbub.store.lock import StoreLock
-from hubbub.store.manifest import read_manifest, readable_files
+from hubbub.store.manifest import read_manifest, readable_files, write_manifest
 from tests.integration.bus import wait_until
 from tests.unit.store.recording import run, write_segment
 from tests.unit.store.test_reading import make_store
@@ -145,6 +149,29 @@ def test_converter_compacts_when_nothing_else_is_to_be_done(
     assert len(readable_files(tmp_path, "messages")) == 2 and offsets(tmp_path) == list(range(12))
 
 
+def test_converter_sweeps_what_is_compacted_and_needed_by_no_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_many(tmp_path, 0, 4)
+    work = _Work(tmp_path)
+    assert work._convert()
+
+    def tidy() -> int:
+        monkeypatch.setattr(work, "_tidy_at_s", 0.0)
+        work._tidy()
+        return len(data_files(tmp_path, "messages"))
+
+    assert tidy() == 4  # Who has just listed them finds them.
+    manifest = read_manifest(tmp_path)
+    long_ago = [msgspec.structs.replace(entry, made_ns=0) for entry in manifest.entries]
+    write_manifest(tmp_path, msgspec.structs.replace(manifest, entries=long_ago))
+    register(tmp_path, "stream", {"messages": 3})
+    assert tidy() == 3
+    register(tmp_path, "stream", {"messages": 12})
+    assert tidy() == 1
+    assert len(readable_files(tmp_path, "messages")) == 2
+
+
 def test_rest_that_a_killed_recorder_left_is_converted(tmp_path: Path) -> None:
     make_store(tmp_path)
     write_many(tmp_path, 0, 1)
@@ -156,7 +183,29 @@ def test_rest_that_a_killed_recorder_left_is_converted(tmp_path: Path) -> None:
         one.is_whole for one in rest.conversions
     )
     assert offsets(tmp_path) == list(range(6)) and not segments(tmp_path)
+    (event,) = [
+        row
+        for file in data_files(tmp_path, "events")
+        for row in pq.read_table(file.path, partitioning=None).to_pylist()
+    ]
+    assert event["kind"] == "RecorderTorn"
+    assert json.loads(event["detail"])["bytes"] == rest.torn[0].size_bytes
     assert convert_rest(tmp_path).conversions == []
+
+
+def test_recorder_may_begin_while_the_rest_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_store(tmp_path)
+    write_many(tmp_path, 0, 1)
+
+    def record(_: float) -> None:
+        StoreLock(tmp_path).release()
+        raise InterruptedError("it was free")
+
+    monkeypatch.setattr(time, "sleep", record)
+    with conversion_lock(tmp_path), pytest.raises(InterruptedError, match="it was free"):
+        convert_rest(tmp_path)
 
 
 def test_rest_is_not_touched_while_somebody_records(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -81,7 +83,8 @@ def play(
             remap=names, open_another=lambda: open_node(domain, interface, None, peers),
         )  # fmt: skip
         try:
-            outcome = _play(player, wait_subs, is_looping=loop, is_stepping=step)
+            ask = partial(_ask, sys.stderr if as_json else sys.stdout) if step else None
+            outcome = _play(player, wait_subs, is_looping=loop, ask=ask)
         finally:
             player.close()
     _report(path, player.played, outcome, as_json)
@@ -99,7 +102,9 @@ class _Outcome:
     faults: int = 0
 
 
-def _play(player: "Player", wait_subs: int, *, is_looping: bool, is_stepping: bool) -> _Outcome:
+def _play(
+    player: "Player", wait_subs: int, *, is_looping: bool, ask: "Callable[[Recorded], bool] | None"
+) -> _Outcome:
     outcome = _Outcome()
 
     def tell_fault(fault: str) -> None:
@@ -114,7 +119,7 @@ def _play(player: "Player", wait_subs: int, *, is_looping: bool, is_stepping: bo
         begin_s = time.monotonic()
         with Progress(None if is_looping else plan.messages) as progress:
             player.play(
-                plan, is_looping=is_looping, before=_ask if is_stepping else None,
+                plan, is_looping=is_looping, before=ask,
                 on_progress=lambda played: progress.show(played.messages, _state(plan, played)),
                 on_fault=tell_fault,
             )  # fmt: skip
@@ -142,14 +147,15 @@ def _state(plan: "Plan", played: "Played") -> str:
     return f"{at} of {show_span(plan.span_ns)}, {plural(played.receivers, 'receiver')}"
 
 
-def _ask(message: "Recorded") -> bool:
+def _ask(screen: TextIO, message: "Recorded") -> bool:
     """Show a message, and wait for Enter; the end of input and q are the end."""
     preview = readable(message.payload[:_PREVIEW_BYTES])
     when = show_time(message.received_ns)
-    print(f"{message.offset}  {when}  {escape(message.subject)}  {preview}", end="  ", flush=True)
+    text = f"{message.offset}  {when}  {escape(message.subject)}  {preview}"
+    print(text, end="  ", flush=True, file=screen)
     line = sys.stdin.readline()
     if not sys.stdin.isatty():
-        print()
+        print(file=screen)
     return bool(line) and line.strip().lower() not in ("q", "quit")
 
 

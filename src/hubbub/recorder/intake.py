@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from hubbub.limits import (
     RECORDER_LOST_RANGES_MAX,
     RECORDER_PINNED_BYTES_MAX,
+    RECORDER_ROWS_BYTES,
     REFERENCE_BYTES_MIN,
 )
 from hubbub.protocol.delivery import Delivery
@@ -39,6 +40,7 @@ class Batch(NamedTuple):
     size_bytes: int
     pinned_bytes: int
     loss: Loss | None
+    lost_rows: int
     last: int  # Counts everything that was ever put in, up to here.
 
 
@@ -58,6 +60,7 @@ class Intake:
         self.bytes = 0
         self.put = 0  # How many items were ever accepted.
         self.lost = Tally(RECORDER_LOST_RANGES_MAX)
+        self._lost_rows = 0
         self._pre_ns = pre_ns
         self._pinned_bytes = 0
         self._items: deque[_Item] = deque()
@@ -78,13 +81,17 @@ class Intake:
                 delivery = delivery._replace(payloads=[bytes(one) for one in payloads])
                 pinned = 0
         item = _Item(size + count * MESSAGE_COST_BYTES, pinned, delivery.received_ns, delivery)
-        if not self._append(item):
+        if not self._append(item, self.bytes_max):
             topic = delivery.topic
             self.lost.add(topic.subject, topic.source, delivery.first, count)
 
     def put_row(self, table: str, values: dict[str, Any]) -> None:
-        """Take a row; rows are few, and those that say what was lost must get through."""
-        self._append(_Item(_ROW_BYTES, 0, time_ns(), NewRow(table, values)), is_needed=True)
+        """Take a row; rows are few and have room of their own, and none is left out uncounted."""
+        size = _ROW_BYTES + len(values.get("detail") or "")
+        item = _Item(size, 0, time_ns(), NewRow(table, values))
+        if not self._append(item, self.bytes_max + RECORDER_ROWS_BYTES):
+            with self._lock:
+                self._lost_rows += 1
 
     def take(self, bytes_max: int) -> Batch:
         """Return what has waited longest, at most so many bytes or one item."""
@@ -98,8 +105,10 @@ class Intake:
                 size += item.size_bytes
                 pinned += item.pinned_bytes
             last = self.put - len(self._items)
+            lost_rows = self._lost_rows if self.is_triggered else 0
+            self._lost_rows -= lost_rows
         loss = self.lost.take() if self.is_triggered else None
-        return Batch(items, size, pinned, loss, last)
+        return Batch(items, size, pinned, loss, lost_rows, last)
 
     def done(self, batch: Batch) -> None:
         """Make room: what was taken is written, and held by nobody any more."""
@@ -130,11 +139,11 @@ class Intake:
     def _has_room(self, size_bytes: int) -> bool:
         return not self.is_triggered or self.bytes + size_bytes <= self.bytes_max
 
-    def _append(self, item: _Item, is_needed: bool = False) -> bool:
+    def _append(self, item: _Item, bytes_max: int) -> bool:
         with self._lock:
             if not self.is_triggered:
                 self._evict(item)
-            elif self.bytes + item.size_bytes > self.bytes_max and not is_needed:
+            elif self.bytes + item.size_bytes > bytes_max:
                 return False
             self._items.append(item)
             self.put += 1

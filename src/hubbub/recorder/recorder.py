@@ -102,6 +102,7 @@ class Recorder(Closing):
         self.store = Path(store)
         self._quota_bytes = quota
         self._removed = [0, 0, 0]
+        self._is_over_quota = False
         self._is_closed = False
         self._segments_seen = 0
         self._lock = StoreLock(self.store)
@@ -209,17 +210,25 @@ class Recorder(Closing):
     def _keep_to(self, quota_bytes: int) -> None:
         removed = quota.enforce(self.store, quota_bytes, time_ns())
         if removed is None:
+            self._is_over_quota = False
             return
         for place, count in enumerate(removed[:3]):
             self._removed[place] += count
-        self._tell(
-            "QuotaReached",
-            quota_bytes=quota_bytes,
-            files=removed.files,
-            segments=removed.segments,
-            count=removed.messages,
-            bytes=removed.size_bytes,
-        )
+        told = {"quota_bytes": quota_bytes, "bytes": removed.size_bytes}
+        for name in removed.dropped:
+            self._tell("ReaderDropped", reader=name, **told)
+        if removed.files or removed.segments:
+            gone = {"files": removed.files, "segments": removed.segments}
+            self._tell("QuotaReached", **gone, count=removed.messages, **told)
+        for row in rows.loss_rows(removed.loss, time_ns()) if removed.loss else ():
+            self._intake.put_row(rows.EVENTS, row)
+        if removed.held_bytes and not self._is_over_quota:
+            _log.warning(
+                "%s is larger than its quota: readers need what is oldest (hubbub store info)",
+                self.store,
+            )
+            self._tell("QuotaExceeded", held_bytes=removed.held_bytes, **told)
+        self._is_over_quota = bool(removed.held_bytes)
 
     @property
     def acknowledged(self) -> int:

@@ -93,7 +93,7 @@ class Scribe:
         """Write one group; False: all is written, and no more will come."""
         is_ending = self._end_at_s is not None  # Before the look: what came last counts.
         batch = self._intake.take(RECORDER_GROUP_BYTES)
-        if batch.items or batch.loss:
+        if batch.items or batch.loss or batch.lost_rows:
             self._write(batch)
         elif is_ending:
             return False
@@ -116,6 +116,9 @@ class Scribe:
             else:
                 self.journal.add_row(*item)
         for row in rows.loss_rows(batch.loss, time_ns()) if batch.loss else ():
+            self.journal.add_row(rows.EVENTS, row)
+        if batch.lost_rows:
+            row = rows.own_event_row(time_ns(), "RecorderLostRows", count=batch.lost_rows)
             self.journal.add_row(rows.EVENTS, row)
         batch.items.clear()
         self._commit()

@@ -31,6 +31,7 @@ from hubbub.store.records import PackedRun, Row
 from hubbub.store.schema import TABLES
 
 DAMAGED: Final = "RecordingDamaged"
+TORN: Final = "RecorderTorn"
 MESSAGES: Final = "messages"
 _NO_HOUR: Final = -1
 
@@ -129,15 +130,18 @@ class _Output:
         self._writer.write(table)
 
 
-def convert_segment(store: Path, path: Path) -> Conversion:
-    """Make Parquet files of a segment that nobody writes to, and let the segment go."""
+def convert_segment(store: Path, path: Path, cut_bytes: int = 0) -> Conversion:
+    """Make Parquet files of a segment that nobody writes to, and let the segment go.
+
+    `cut_bytes` were cut off its end just before: nobody else will tell of them.
+    """
     with open_segment(path) as segment:
-        conversion = write_files(store, segment)
+        conversion = write_files(store, segment, cut_bytes)
     _retire(path, conversion)
     return conversion
 
 
-def write_files(store: Path, segment: Segment) -> Conversion:
+def write_files(store: Path, segment: Segment, cut_bytes: int = 0) -> Conversion:
     """Make the Parquet files of a segment."""
     number, recorder = segment.number, segment.recorder
     outputs = {
@@ -147,7 +151,7 @@ def write_files(store: Path, segment: Segment) -> Conversion:
         last_ns = _fill(outputs, segment)
         for output in outputs.values():
             output.finish()
-        _report_damage(outputs["events"], segment, last_ns)
+        _report_damage(outputs["events"], segment, last_ns, cut_bytes)
     except BaseException:
         for output in outputs.values():
             output.abandon()
@@ -179,7 +183,7 @@ def _fill(outputs: dict[str, _Output], segment: Segment) -> int:
     return last_ns
 
 
-def _report_damage(events: _Output, segment: Segment, time_ns: int) -> None:
+def _report_damage(events: _Output, segment: Segment, time_ns: int, cut_bytes: int) -> None:
     """Write what could not be read as rows of a file of their own."""
     damages: list[dict[str, Any]] = [
         {"what": "damaged", "first_byte": first, "end_byte": end} for first, end in segment.damaged
@@ -190,12 +194,14 @@ def _report_damage(events: _Output, segment: Segment, time_ns: int) -> None:
     ]
     if segment.torn_bytes:
         damages.append({"what": "torn", "bytes": segment.torn_bytes})
+    if cut_bytes:
+        damages.append({"what": "cut", "bytes": cut_bytes})
     base = damage_number(segment.number)
     for place, damage in enumerate(damages[:DAMAGES_PER_SEGMENT_MAX]):
         detail = {"segment": segment.path.name, "damages": len(damages), **damage}
         values = {
             "time_ns": time_ns,
-            "kind": DAMAGED,
+            "kind": TORN if damage["what"] == "cut" else DAMAGED,
             "count": damage.get("end_offset", 0) - damage.get("first_offset", 0) or None,
             "detail": dumps(detail),
         }

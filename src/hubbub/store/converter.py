@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ from hubbub.limits import (
     CONVERTER_GRACE_S,
     CONVERTER_NICENESS,
 )
-from hubbub.store.compact import compact, tidying
+from hubbub.store.compact import compact, sweep, tidying
 from hubbub.store.convert import Conversion, convert_segment
 from hubbub.store.disk import Disk
 from hubbub.store.identity import read_identity
@@ -75,31 +75,33 @@ def _is_over(path: Path, following: Path | None) -> bool:
         return successor.created_ns > 0
 
 
-def convert_closed(store: Path) -> Iterator[Conversion]:
-    """Convert what is closed, one segment a step."""
+def convert_closed(store: Path, torn: Iterable[Torn] = ()) -> Iterator[Conversion]:
+    """Convert what is closed, one segment a step; what was cut off for that is told."""
+    cut_bytes = {one.segment: one.size_bytes for one in torn}
     for path in closed_segments(store):
-        yield convert_segment(store, path)
+        yield convert_segment(store, path, cut_bytes.get(int(path.stem), 0))
 
 
 def convert_rest(store: Path, timeout_s: float = CONVERTER_GRACE_S) -> Rest:
     """Convert everything that a recorder left when it ended, or died; it may not be there any more.
 
-    What it was writing when it died is cut off, as the next recorder would do.
+    What it was writing when it died is cut off, as the next recorder would do. That one may come
+    while we convert: it writes other segments.
     """
     read_identity(store)
     lock = StoreLock(store)
     try:
         torn = recover(store, time.time_ns(), Disk()).torn
-        end_s = time.monotonic() + timeout_s
-        while True:
-            with conversion_lock(store) as is_ours:
-                if is_ours:
-                    return Rest(list(convert_closed(store)), torn)
-            if time.monotonic() > end_s:
-                raise StoreError(f"{store} is being converted by another process: try again")
-            time.sleep(CONVERT_POLL_S)
     finally:
         lock.release()
+    end_s = time.monotonic() + timeout_s
+    while True:
+        with conversion_lock(store) as is_ours:
+            if is_ours:
+                return Rest(list(convert_closed(store, torn)), torn)
+        if time.monotonic() > end_s:
+            raise StoreError(f"{store} is being converted by another process: try again")
+        time.sleep(CONVERT_POLL_S)
 
 
 @contextmanager
@@ -179,6 +181,7 @@ class _Work:
                 if is_ours:
                     for _ in compact(self._store, time.time_ns(), self._is_idle):
                         pass
+                    sweep(self._store, time.time_ns())
         except (OSError, StoreError, ArrowException) as error:
             self._tell(f"not compacted: {error}")
 

@@ -35,9 +35,11 @@ def write_payload(payload: bytes, schema: str | None) -> Written:
     if value is not msgspec.UNSET:
         return Written(JSON, _encode_json(value).decode(), value)
     try:
-        return Written(TEXT, payload.decode())
+        if b"\0" not in payload:  # Many readers of CSV end there.
+            return Written(TEXT, payload.decode())
     except UnicodeDecodeError:
-        return Written(BASE64, base64.b64encode(payload).decode())
+        pass
+    return Written(BASE64, base64.b64encode(payload).decode())
 
 
 def read_value(payload: bytes, schema: str | None) -> Any:

@@ -5,7 +5,7 @@ name where to go on. Small files that large ones have replaced for an hour go, t
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,8 @@ from hubbub.store.manifest import (
     readable,
     write_manifest,
 )
+
+NEEDED: Final = "a reader needs it"
 
 
 class Candidate(NamedTuple):
@@ -79,7 +81,7 @@ def _candidates(store: Path, gone: set[Path]) -> list[Candidate]:
         for file in files:
             held = ""
             if needed is not None and file.last >= needed:
-                held = "a reader needs it"
+                held = NEEDED
             elif file.last == newest:
                 held = "it is the newest"
             size = _size(file.path) + replaced.get(file.path, 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.limits import RECORDER_PINNED_BYTES_MAX, SECOND
+from hubbub.limits import RECORDER_PINNED_BYTES_MAX, RECORDER_ROWS_BYTES, SECOND
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.recorder.intake import MESSAGE_COST_BYTES, Intake, NewRow
@@ -134,3 +134,16 @@ def test_wait_ends_at_once_when_something_is_there(is_first: bool) -> None:
         intake.wait(0)
         intake.put_run(run())
         intake.wait(60)
+
+
+def test_rows_have_room_when_the_queue_is_full_but_not_without_end() -> None:
+    intake = Intake(MIB)
+    intake.put_run(run(size=MIB - MESSAGE_COST_BYTES))
+    for _ in range(2 * RECORDER_ROWS_BYTES // 1000):
+        intake.put_row("counters", {})
+    assert intake.bytes <= MIB + RECORDER_ROWS_BYTES
+    batch = intake.take(EVERYTHING)
+    rows = len(batch.items) - 1
+    assert rows >= RECORDER_ROWS_BYTES // 1000 - 1
+    assert rows + batch.lost_rows == 2 * RECORDER_ROWS_BYTES // 1000
+    assert intake.take(EVERYTHING).lost_rows == 0

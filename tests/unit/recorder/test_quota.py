@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hubbub.limits import READER_STALE
 from hubbub.recorder.quota import enforce, size_of
-from hubbub.store.checkpoints import register
+from hubbub.store.checkpoints import checkpoints, register
 from hubbub.store.compact import tidying
 from hubbub.store.convert import convert_segment
 from hubbub.store.journal import segments
@@ -28,9 +29,10 @@ def store(tmp_path: Path) -> Path:
         tmp_path, start, split_bytes=1 << 16, split_ns=1 << 60, clock=lambda: NOW_NS,
         disk=HastyDisk(),
     )  # fmt: skip
-    for _ in range(10):
+    for number in range(10):
+        first = 1 + number * MESSAGES
         payloads = [os.urandom(10_000) for _ in range(MESSAGES)]
-        journal.add_run(encode_label(TOPIC, "local"), 1, payloads, [NOW_NS] * MESSAGES, NOW_NS)
+        journal.add_run(encode_label(TOPIC, "local"), first, payloads, [NOW_NS] * MESSAGES, NOW_NS)
         journal.commit()
     journal.close()
     for path in segments(tmp_path)[:5]:
@@ -67,12 +69,35 @@ def test_oldest_segments_go_when_nothing_else_may(store: Path) -> None:
     assert size_of(store) <= 350_000
 
 
-def test_what_a_registered_reader_needs_stays(store: Path) -> None:
-    register(store, "stream", {"messages": 0})
-    removed = enforce(store, size_of(store) - 150_000, NOW_NS)
+def test_what_a_registered_reader_needs_stays_and_nothing_goes_from_behind_it(
+    store: Path,
+) -> None:
+    now_ns = register(store, "stream", {"messages": 0}).updated_ns
+    removed = enforce(store, size_of(store) - 150_000, now_ns)
     assert removed is not None
-    assert numbers(store) == ([0, 1, 2, 3, 4], [7, 8, 9])
-    assert (removed.files, removed.segments) == (0, 2)
+    assert numbers(store) == ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
+    assert (removed.files, removed.segments, removed.held_bytes) == (0, 0, 150_000)
+
+
+def test_reader_that_has_not_moved_for_long_is_dropped_and_the_bound_holds(store: Path) -> None:
+    updated_ns = register(store, "gone", {"messages": 0}).updated_ns
+    quota_bytes = size_of(store) - 150_000
+    removed = enforce(store, quota_bytes, updated_ns + READER_STALE)
+    assert removed is not None
+    assert (removed.dropped, removed.held_bytes) == (("gone",), 0)
+    assert numbers(store) == ([2, 3, 4], [5, 6, 7, 8, 9])
+    assert size_of(store) <= quota_bytes
+    assert checkpoints(store) == []
+
+
+def test_what_was_in_removed_segments_is_named(store: Path) -> None:
+    removed = enforce(store, 350_000, NOW_NS)
+    assert removed is not None
+    assert removed.loss is not None
+    assert {(subject, source.name) for subject, source, _, _ in removed.loss.ranges} == {
+        ("/plant/temp", "lidar")
+    }
+    assert [(first, last) for _, _, first, last in removed.loss.ranges] == [(51, 80)]
 
 
 def test_segment_that_is_written_never_goes(store: Path) -> None:

@@ -17,7 +17,7 @@ from hubbub.schema import schema_of
 from hubbub.store import Store
 from hubbub.store.export import Exported, export
 from hubbub.store.journal import Run, Topic
-from hubbub.store.payloads import infer_schema, write_payload
+from hubbub.store.payloads import Written, infer_schema, write_payload
 from hubbub.store.schema import MESSAGES
 from tests.unit.store.recording import TOPIC, write_segment
 from tests.unit.store.test_reading import START, at, event, make_store
@@ -106,6 +106,10 @@ def test_csv_is_read_back(store: Store, tmp_path: Path) -> None:
     assert (rows[0]["published_ns"], rows[0]["schema"]) == ("1000", "")
     with_titles = {*rows[0]}
     assert {"recorder", "offset", "encoding", "payload"} <= with_titles
+
+
+def test_text_with_a_zero_byte_is_no_text() -> None:
+    assert write_payload(b"a\0b", None) == Written("base64", "YQBi")
 
 
 def test_parquet_is_one_file_with_all_columns(store: Store, tmp_path: Path) -> None:
