@@ -1,6 +1,7 @@
 """What an application holds in the hand to consume: one sample a period of each producer."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -27,10 +28,11 @@ _MODES = {"all": ALL, "one": ONE}
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """What a consumer wants, and what came: each slot is served or missed.
+    """What a consumer wants, and what came.
 
-    `discarded_early` are samples of a slot that has one already, `late` those of a slot that was
-    given up, `stale` those that were too old.
+    A slot of a producer is served or missed, from its first sample until it stops or is given up;
+    slots without any producer are `vacant`. `discarded_early` are samples of a slot that has one
+    already, `late` those of a slot that was given up, `stale` those that were too old.
     """
 
     subject: str
@@ -41,6 +43,7 @@ class ConsumerStatistics:
     producers: int
     served: int
     missed: int
+    vacant: int
     discarded_early: int
     duplicates: int
     late: int
@@ -183,6 +186,7 @@ class Consumer(Closing):
                 producers=len(machine.streams),
                 served=machine.served,
                 missed=machine.missed,
+                vacant=machine.vacant(time.monotonic_ns()),
                 discarded_early=counts[EARLY],
                 duplicates=counts[DUPLICATE],
                 late=counts[LATE],

@@ -256,6 +256,20 @@ class DeadlineMissed(Event, frozen=True):
         return f"deadline missed: {what} from {who}{end} on {self.channel}"
 
 
+class NothingProduced(Event, frozen=True):
+    """For a second, or two periods, a consumer has had no producer: none yet, or none any more.
+
+    Told once; `ConsumerStatistics.vacant` counts the slots until there is one.
+    """
+
+    subject: str
+    period_ms: float
+
+    def __str__(self) -> str:
+        what = f"{self.subject}, which is wanted each {self.period_ms:g} ms"
+        return f"nothing produced: nobody makes {what}, on {self.channel}"
+
+
 class PeriodGranted(Event, frozen=True):
     """A producer serves a consumer no faster than this, though it asked for more."""
 

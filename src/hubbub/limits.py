@@ -114,6 +114,7 @@ PASSED_BY_MAX: Final = 1 << 14  # Types and routes that are known to concern nob
 DIRECT_BYTES_MAX: Final = 1024
 SLOT_TOLERANCE_MIN: Final = 20 * MS  # A slot is given up half a period, or so long, after its end.
 CONSUMER_SILENCE: Final = 3 * SECOND  # A producer is lost that was silent so long, or five periods.
+VACANCY_TOLD: Final = 1 * SECOND  # A consumer tells that nobody makes anything for it after this.
 TIMED_REPEATS: Final = 2  # Of what changes, beside the first time;
 TIMED_REPEAT_INTERVAL: Final = 20 * MS  # the rest is left to renewals.
 OFFER_INTERVAL: Final = 1 * SECOND  # While somebody observes.

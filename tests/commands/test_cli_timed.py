@@ -98,4 +98,6 @@ def test_wrong_values_are_one_line(bus: Bus) -> None:
 
 def test_nobody_there_is_an_exit_code(bus: Bus) -> None:
     assert bus.run("schedule", "--wait", "0.2").returncode == 1
-    assert bus.run("consume", SPEED, "--period", "10ms", "--timeout", "0.5").returncode == 1
+    done = bus.run("consume", SPEED, "--period", "10ms", "--timeout", "1.5")
+    assert done.returncode == 1
+    assert "nobody makes /vehicle/speed, which is wanted each 10 ms" in done.stderr.decode()

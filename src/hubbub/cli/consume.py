@@ -11,6 +11,9 @@ from hubbub.cli.options import Domain, Interface, Log, Peers
 from hubbub.cli.session import EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural
 
+_TOLD = (
+    hubbub.DeadlineMissed, hubbub.PeriodGranted, hubbub.DataTypeMismatch, hubbub.NothingProduced,
+)  # fmt: skip
 _UNITS_US = {"us": 1, "ms": 1000, "s": 1_000_000}
 
 
@@ -59,5 +62,5 @@ def read_time(text: str) -> int:
 
 
 def _tell(event: hubbub.Event) -> None:
-    if isinstance(event, hubbub.DeadlineMissed | hubbub.PeriodGranted | hubbub.DataTypeMismatch):
+    if isinstance(event, _TOLD):
         note(str(event))

@@ -7,11 +7,12 @@ from hubbub.protocol.timetrigger.demand import Demand
 from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.timetrigger.interests import Interests, Lease
 from hubbub.protocol.timetrigger.lexicon import Lexicon
-from hubbub.protocol.timetrigger.plan import Plan
+from hubbub.protocol.timetrigger.plan import DUE, Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay, Route
 from hubbub.protocol.timetrigger.sieve import Sieve, Wish
 from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
+from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, Timekeeper
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
 from hubbub.wire.timed import Interest, Response
@@ -199,3 +200,39 @@ def samples_known_by_their_number_alone(sound: Method) -> Method:
 def other_numbers_of_a_subject_not_heard(sound: Method) -> Method:
     """Stay with the own number, whatever others have registered."""
     return lambda self, now, frame: None
+
+
+@bug(Plan, "next_after", "timed_jitter")
+def sample_at_every_tick_of_the_divisor(sound: Method) -> Method:
+    """Send as `strict` does, where only those are served who are due."""
+
+    def next_after(self: Plan, slot_ns: int) -> int:
+        if self.schedule != DUE:
+            return int(sound(self, slot_ns))
+        return (slot_ns // self.tick_ns + 1) * self.tick_ns
+
+    return next_after
+
+
+@bug(Stream, "judge", "timed_loss")
+def misses_not_counted(sound: Method) -> Method:
+    """Give up slots, and count none."""
+
+    def judge(self: Stream, now: int) -> int:
+        missed = self.missed
+        count = int(sound(self, now))
+        self.missed = missed
+        return count
+
+    return judge
+
+
+@bug(Timekeeper, "_discipline", "timed_bus_clock")
+def bus_clock_follows_nobody(sound: Method) -> Method:
+    """Take the system's clock, and leave it there."""
+
+    def discipline(self: Timekeeper, now: int, offset_ns: int, error_ns: int | None) -> None:
+        if self.source != BUS_CLOCK or self._wall_ns is None:
+            sound(self, now, offset_ns, error_ns)
+
+    return discipline

@@ -10,10 +10,10 @@ from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
-from hubbub.limits import MS, SECOND, US
+from hubbub.limits import MS, PERIODS_PLANNED_MAX, SECOND, US
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.passing import Sample
-from hubbub.protocol.timetrigger.plan import STRICT
+from hubbub.protocol.timetrigger.plan import DUE, STRICT
 from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
 from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.stage import Stage
@@ -44,6 +44,7 @@ class Maker:
         self.lost: set[tuple[int, int]] = set()  # Node and tick that did not meet.
         self.spacing_us = max(options.floor_us, -(-1_000_000 // options.cap_hz))
         self._grid_ns = 0
+        self._wanted: set[int] = set()  # Periods, when a sample was made last.
         self.work_ns = 0  # How long a sample takes, at most.
         gateway = node.core.timed
         self.producer = gateway.produce(node.now, type, subject, options, self.read)
@@ -61,6 +62,7 @@ class Maker:
             self._grid_ns = plan.tick_ns
             is_on_grid = due.is_extra or any(due.tick_ns % grid == 0 for grid in grids)
             world.check(is_on_grid, f"tick {due.tick_ns} is off the grid of {plan.tick_ns} (P1)")
+        self._check_due(due)
         if self.sent and self.sent[-1].era == due.era:
             gap_ns = due.tick_ns - self.sent[-1].tick_ns
             spacing_ns = self.spacing_us * US
@@ -70,6 +72,17 @@ class Maker:
             world.after(world.draw_ns(0, self.work_ns), self._respond, due)
         else:
             self._respond(due)
+
+    def _check_due(self, due: Due) -> None:
+        """Check that a period of somebody begins with a tick, where only such are sent (P2)."""
+        wanted = {max(us, self.spacing_us) * US for us in self.producer.interests.periods if us}
+        before, self._wanted = self._wanted, wanted
+        is_planned = self.producer.options.schedule == DUE and len(wanted) <= PERIODS_PLANNED_MAX
+        if is_planned and not due.is_extra:
+            # The plan may have changed since the tick was due; and ticks keep their distance.
+            is_begin = any(due.tick_ns % ns < self.spacing_us * US for ns in before | wanted)
+            text = f"nobody's period begins at {due.tick_ns}, of {sorted(wanted)} ns (P2)"
+            self.stage.world.check(is_begin, text)
 
     def _respond(self, due: Due) -> None:
         producer = self.producer

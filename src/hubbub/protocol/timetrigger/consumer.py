@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
 
+from hubbub.limits import US
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.sieve import Sieve, Wish
 from hubbub.protocol.timetrigger.slots import Stream
@@ -31,6 +32,9 @@ class Consumer:
         self._served = 0
         self._missed = 0
         self._counts: Counter[str] = Counter()
+        self._vacant = 0  # Slots without a producer, but for those
+        self._vacant_since_ns: int | None = None  # of a time that has not ended.
+        self.is_vacancy_told = False
 
     @classmethod
     def observer(cls, type: int, subject: str, clock: SlotClock) -> Self:
@@ -46,6 +50,22 @@ class Consumer:
     def missed(self) -> int:
         """Return how many slots have had none."""
         return self._missed + self.sieve.missed
+
+    def vacant(self, now: int) -> int:
+        """Return how many slots have gone by in which there was no producer."""
+        since_ns = self._vacant_since_ns
+        return self._vacant + (0 if since_ns is None else (now - since_ns) // (self.period_us * US))
+
+    def begin_vacancy(self, now: int) -> None:
+        """Count slots for which there is no producer."""
+        if self._vacant_since_ns is None:
+            self._vacant_since_ns = now
+
+    def end_vacancy(self, now: int) -> None:
+        """Count them no more: there is one."""
+        self._vacant = self.vacant(now)
+        self._vacant_since_ns = None
+        self.is_vacancy_told = False
 
     @property
     def granted_us(self) -> int:
@@ -75,8 +95,10 @@ class Consumer:
         sieve.enter(self)
         self.sieve = sieve
 
-    def set_period(self, period_us: int) -> None:
+    def set_period(self, now: int, period_us: int) -> None:
         """Want samples at another period from now on."""
+        self._vacant = self.vacant(now)
+        self._vacant_since_ns = now if self._vacant_since_ns is not None else None
         self.period_us = period_us
         self.grants.clear()
         self.move(self.sieve.split(self._wish(), period_us))
@@ -86,9 +108,10 @@ class Consumer:
         self.type = type
         self.move(self.sieve.split(self._wish(), self.period_us))
 
-    def stop(self) -> None:
+    def stop(self, now: int) -> None:
         """Want nothing any more."""
         self.is_open = False
+        self.end_vacancy(now)
         sieve = self.sieve
         self.move(Sieve(sieve.wish, sieve.clock, sieve.period_us, sieve.mode, sieve.age_ns_max))
 

@@ -107,14 +107,14 @@ class Gateway:
         if consumer.type:
             self.names.setdefault(consumer.type, consumer.subject)
         self.components[consumer.port] = consumer
-        self.relay.add(consumer)
+        self.relay.add(now, consumer)
         self.wants.add(now, consumer)
         self.lexicon.add(now, consumer)
 
     def set_period(self, now: int, consumer: Consumer, period_us: int) -> None:
         """Let a consumer want samples at another period, at once."""
         if consumer.is_open:
-            self.relay.set_period(consumer, period_us)
+            self.relay.set_period(now, consumer, period_us)
             self.wants.change(now, consumer)
 
     def stop(self, now: int, component: Producer | Consumer) -> None:
@@ -126,9 +126,9 @@ class Gateway:
         if isinstance(component, Producer):
             self.supply.remove(component)
             if not self.office.is_stateless:
-                self.wants.forget_producer(component.origin)
+                self.relay.forget_producer(now, component.origin)
         else:
-            self.relay.remove(component)
+            self.relay.remove(now, component)
             self.wants.remove(now, component)
 
     def respond(self, now: int, due: Due, value: bytes, sampled_ns: int) -> bool:

@@ -21,7 +21,7 @@ from hubbub.protocol.peers import Peer
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.office import Office
 from hubbub.protocol.timetrigger.passing import Discarded, Sample, Seen
-from hubbub.protocol.timetrigger.sieve import Miss, Sieve
+from hubbub.protocol.timetrigger.sieve import NOBODY, Miss, Sieve
 from hubbub.protocol.timetrigger.slots import DUPLICATE, TAKEN
 from hubbub.wire.timed import (
     GATEWAY_PORT,
@@ -74,21 +74,23 @@ class Relay:
 
     # Who wants what.
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, now: int, consumer: Consumer) -> None:
         """Let a consumer have samples of its type, by a sieve of its own."""
         consumer.sieve.enter(consumer)
         self._enter(consumer.type, consumer.sieve)
+        consumer.sieve.look_out(now)
+        self._office.plan(consumer.sieve)
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, now: int, consumer: Consumer) -> None:
         """Let a consumer have nothing any more."""
         sieve = consumer.sieve
-        consumer.stop()
+        consumer.stop(now)
         self._leave(consumer.type, sieve)
 
-    def set_period(self, consumer: Consumer, period_us: int) -> None:
+    def set_period(self, now: int, consumer: Consumer, period_us: int) -> None:
         """Let a consumer have samples at another period."""
         sieve = consumer.sieve
-        consumer.set_period(period_us)
+        consumer.set_period(now, period_us)
         self._leave(consumer.type, sieve)
         self._enter(consumer.type, consumer.sieve)
         self._office.plan(consumer.sieve)
@@ -110,6 +112,7 @@ class Relay:
             )
             if older is not None:
                 older.absorb(newer)
+                self._office.plan(older)
         for sieve in [one for one in sieves if not one.members]:
             self._leave(type, sieve)
 
@@ -126,12 +129,22 @@ class Relay:
         for key in [key for key in self.routes if key.startswith(node)]:
             del self.routes[key]
         for sieve in self.all_sieves():
-            self._report(now, sieve, sieve.forget_node(node))
+            self._report(now, sieve, sieve.forget_node(now, node))
+            self._office.plan(sieve)
+
+    def forget_producer(self, now: int, origin: bytes) -> None:
+        """Wait for a producer no more that has stopped."""
+        for sieve in self.all_sieves():
+            sieve.forget_producer(now, origin)
+            self._office.plan(sieve)
 
     def _report(self, now: int, sieve: Sieve, misses: list[Miss]) -> None:
         for miss in misses:
             for consumer in sieve.members:
-                self._office.reports.missed(now, consumer, miss)
+                if miss.origin == NOBODY:
+                    self._office.reports.vacant(consumer)
+                else:
+                    self._office.reports.missed(now, consumer, miss)
 
     def all_sieves(self) -> list[Sieve]:
         """Return the sieves of all types."""

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from hubbub.events import DeadlineMissed, InterestRefused, PeriodGranted, TicksSkipped
+from hubbub.events import (
+    DeadlineMissed,
+    InterestRefused,
+    NothingProduced,
+    PeriodGranted,
+    TicksSkipped,
+)
 from hubbub.limits import MS, PRODUCERS_HEARD_MAX, TIMED_REPORT, US
 from hubbub.message import Source
 from hubbub.protocol.endpoint import Endpoint
@@ -37,6 +43,15 @@ class Reports:
                     consumer.period_us * US / MS, slots, miss.is_lost,
                 )
             )  # fmt: skip
+
+    def vacant(self, consumer: Consumer) -> None:
+        """Report that nobody makes what a consumer wants, once until somebody does."""
+        if consumer.is_vacancy_told:
+            return
+        consumer.is_vacancy_told = True
+        period_ms = consumer.period_us * US / MS
+        event = NothingProduced(self._endpoint.channel, consumer.subject, period_ms)
+        self._endpoint.events.append(event)
 
     def granted(self, consumer: Consumer, origin: bytes, granted_us: int) -> None:
         """Report that a producer serves a consumer at a longer period, once for each."""

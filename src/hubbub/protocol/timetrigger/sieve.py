@@ -13,7 +13,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hubbub.limits import PRODUCERS_HEARD_MAX, US
+from hubbub.limits import PRODUCERS_HEARD_MAX, US, VACANCY_TOLD
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.interests import NEVER
 from hubbub.protocol.timetrigger.slots import STALE, TAKEN, Stream
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 UNCHOSEN: Final = "unchosen"
 FOREIGN: Final = "foreign"
+NOBODY: Final = b""  # The origin of nothing.
 
 
 _UNMARKED: Final = bytes(4)
 
 
 class Miss(NamedTuple):
-    """Slots of a producer that stayed empty."""
+    """Slots of a producer that stayed empty; without one, nobody has made anything for a while."""
 
     origin: bytes
     slots: int
@@ -69,6 +70,7 @@ class Sieve:
         self.members: list[Consumer] = []
         # Replaced when members change: who is handing out has what was right for its samples.
         self.takers: list[Callable[[Any], None]] = []
+        self._vacancy_ns = NEVER  # When to tell that there is no producer.
         self._served = 0  # Of streams that have ended,
         self._missed = 0
         self._chosen: bytes | None = None
@@ -120,23 +122,34 @@ class Sieve:
             count = stream.judge(now)
             is_lost = stream.is_lost(now)
             if is_lost:
-                self._close(origin)
+                self._close(now, origin)
             if count or (is_lost and self.mode != OBSERVE):
                 misses.append(Miss(origin, count, is_lost))
+        if now >= self._vacancy_ns:
+            self._vacancy_ns = NEVER
+            misses.append(Miss(NOBODY, 0, is_lost=False))
         self._set_due()
         return misses
 
-    def forget_node(self, node: bytes) -> list[Miss]:
+    def look_out(self, now: int) -> None:
+        """Wait for a producer, where there is none; tell when that takes long."""
+        if not self.streams and self.mode != OBSERVE:
+            for member in self.members:
+                member.begin_vacancy(now)
+            self._vacancy_ns = now + max(VACANCY_TOLD, 2 * self.period_us * US)
+            self._set_due()
+
+    def forget_node(self, now: int, node: bytes) -> list[Miss]:
         """Let go of the producers of a node that has left."""
         gone = [origin for origin in self.streams if origin.startswith(node)]
         for origin in gone:
-            self._close(origin)
+            self._close(now, origin)
         return [Miss(origin, 0, True) for origin in gone]
 
-    def forget_producer(self, origin: bytes) -> None:
+    def forget_producer(self, now: int, origin: bytes) -> None:
         """Let go of a producer that has stopped."""
         if origin in self.streams:
-            self._close(origin)
+            self._close(now, origin)
 
     # Who has it.
 
@@ -164,6 +177,8 @@ class Sieve:
         """Take over the members of a sieve that is like this one."""
         for origin, stream in self.streams.items():
             stream.note_quicker(other.streams[origin])
+        self._vacancy_ns = min(self._vacancy_ns, other._vacancy_ns)
+        self._set_due()
         for member in other.members:
             member.move(self)
 
@@ -173,6 +188,7 @@ class Sieve:
         other.streams = {origin: copy(stream) for origin, stream in self.streams.items()}
         other.counts = self.counts.copy()
         other._served, other._missed = self._served, self._missed
+        other._vacancy_ns = self._vacancy_ns
         other._chosen, other._quickest = self._chosen, dict(self._quickest)
         for stream in other.streams.values():
             stream.change_period(period_us * US)
@@ -181,17 +197,21 @@ class Sieve:
 
     def _open(self, now: int, origin: bytes) -> Stream:
         if len(self.streams) >= PRODUCERS_HEARD_MAX:
-            self._close(min(self.streams, key=lambda one: self.streams[one].heard_ns))
+            self._close(now, min(self.streams, key=lambda one: self.streams[one].heard_ns))
+        for member in self.members if not self.streams else ():
+            member.end_vacancy(now)
+        self._vacancy_ns = NEVER
         stream = self.streams[origin] = Stream(now, self.period_us * US)
         return stream
 
-    def _close(self, origin: bytes) -> None:
+    def _close(self, now: int, origin: bytes) -> None:
         stream = self.streams.pop(origin)
         self._quickest.pop(origin, None)
         self._served += stream.served
         self._missed += stream.missed
         if self._chosen == origin:
             self._chosen = None
+        self.look_out(now)
 
     def _choose(self, now: int, origin: bytes) -> bool:
         """Tell whether this producer is the one to take samples from."""
@@ -204,7 +224,7 @@ class Sieve:
             is_lower = chosen.served <= 1 and origin < self._chosen
             if not (is_lower or chosen.is_silent(now)):
                 return False
-            self._close(self._chosen)
+            self._close(now, self._chosen)
         self._chosen = origin
         return True
 
@@ -219,4 +239,4 @@ class Sieve:
 
     def _set_due(self) -> None:
         deadlines = [stream.deadline_ns for stream in self.streams.values()]
-        self.due_ns = min(deadlines, default=NEVER)
+        self.due_ns = min([*deadlines, self._vacancy_ns])

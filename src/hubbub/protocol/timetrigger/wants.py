@@ -82,7 +82,7 @@ class Wants:
             self._office.tally.duplicates += 1
         elif not offer.is_open:
             self.offers.pop(origin, None)
-            self.forget_producer(origin)
+            self._relay.forget_producer(now, origin)
         else:
             if origin not in self.offers:
                 self._answer(now, offer)
@@ -90,11 +90,6 @@ class Wants:
             self.offers[origin] = offer.version
             if len(self.offers) > PRODUCERS_HEARD_MAX:
                 del self.offers[next(iter(self.offers))]
-
-    def forget_producer(self, origin: bytes) -> None:
-        """Wait for a producer no more that has stopped."""
-        for sieve in self._relay.all_sieves():
-            sieve.forget_producer(origin)
 
     def forget_node(self, node: bytes) -> None:
         """Let go of the offers of a node that has left."""

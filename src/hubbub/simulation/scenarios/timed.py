@@ -3,6 +3,7 @@
 from hubbub.events import ClockStepped, InterestRefused
 from hubbub.limits import INTERESTS_MAX, LEASE_MS_MIN, MS, SECOND, US
 from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
+from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
 from hubbub.simulation.timed import Company, User, draw_periods, half_a_tick
@@ -197,6 +198,45 @@ def timed_clocks(stage: Stage) -> None:
         longest = max(gaps[count:], default=0)
         text = f"{longest / MS} ms without a sample at {user.period_us} us (P14)"
         world.check(longest <= 2 * user.period_us * US + _IN_FLIGHT_NS, text)
+    _count(stage, company)
+
+
+@scenario
+def timed_bus_clock(stage: Stage) -> None:
+    """Let nodes follow the clock of another: their ticks agree, and go on when it dies."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    nodes = [
+        stage.node(stage.host(drift_ppm=random.choice([-100, 0, 50])))
+        for _ in range(random.randint(3, 5))
+    ]
+    for node in nodes[1:]:
+        node.step_wall_clock(random.choice([-1, 1]) * random.randrange(100 * MS, 3600 * SECOND))
+        node.core.timed.time.use(BUS_CLOCK)
+    world.run_for(100 * MS)
+    for node in nodes:
+        company.make(node)
+    period_us = random.choice([50_000, 100_000])
+    user = company.use(random.choice(nodes), period_us)
+    world.run_for(4 * SECOND)
+    clocks = [node.core.timed.clock for node in nodes]
+    times = [clock.at(node.now) for clock, node in zip(clocks, nodes, strict=True)]
+    apart_ns = max(times) - min(times)
+    world.check(apart_ns <= 2 * MS, f"clocks are {apart_ns / MS} ms apart after 4 s (P14)")
+    world.check(all(clock.is_synchronised for clock in clocks[1:]), "a follower does not know it")
+    ticks = [one.tick_ns for one in user.taken if one.true_ns > world.now - SECOND]
+    slots = {tick // (period_us * US) for tick in ticks}
+    text = f"{len(ticks)} samples of {len(nodes)} producers are of {len(slots)} slots"
+    world.check(len(slots) <= SECOND // (period_us * US) + 2, text)
+    if user.node is not nodes[0]:
+        nodes[0].crash()
+    count = len(user.taken)
+    world.run_for(4 * SECOND)
+    expected = 4 * SECOND // (period_us * US) * (len(nodes) - 1)
+    found = len(user.taken) - count
+    world.check(found >= expected - 3 * len(nodes), f"{found} of {expected} samples afterwards")
+    for maker in company.makers:
+        company._check_once(user, maker)
     _count(stage, company)
 
 

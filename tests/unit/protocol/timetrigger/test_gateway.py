@@ -3,7 +3,13 @@
 import pytest
 
 from hubbub.errors import ConfigurationError
-from hubbub.events import ClockStepped, DeadlineMissed, InterestRefused, PeriodGranted
+from hubbub.events import (
+    ClockStepped,
+    DeadlineMissed,
+    InterestRefused,
+    NothingProduced,
+    PeriodGranted,
+)
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.timetrigger.passing import Discarded, Seen
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, LOCAL_CLOCK
@@ -191,6 +197,48 @@ def test_producer_that_falls_silent_is_missed_slot_by_slot_then_given_up(lan: La
     lan.run(1 * SECOND)
     assert consumer.missed == counted
     assert sum(event.slots for event in user.events(DeadlineMissed)) == counted
+
+
+def test_slots_without_a_producer_are_counted_and_told_once(lan: Lan) -> None:
+    user, maker = Car(lan), Car(lan)
+    consumer = user.consume(100)
+    late = user.consume(100)
+    lan.run(950 * MS)
+    assert (consumer.vacant(lan.now), user.events(NothingProduced)) == (9, [])
+    lan.run(10 * SECOND)
+    told = user.events(NothingProduced)
+    assert [(one.subject, one.period_ms) for one in told] == [("/x/1", 100)] * 2
+    producer = maker.produce()
+    lan.run(2 * SECOND)
+    waited = consumer.vacant(lan.now)
+    assert waited == late.vacant(lan.now) == 109
+    assert (consumer.missed, consumer.streams.keys()) == (0, {producer.origin})
+    maker.gateway.stop(lan.now, producer)  # Politely: nothing is missed, and nobody is there.
+    lan.run(1 * SECOND)
+    user.gateway.set_period(lan.now, consumer, 10_000)
+    lan.run(1 * SECOND)
+    assert 109 <= consumer.vacant(lan.now) - waited <= 111
+    assert len(user.events(NothingProduced)) == 4 and consumer.missed == 0
+    user.gateway.stop(lan.now, consumer)
+    ended = consumer.vacant(lan.now)
+    lan.run(1 * SECOND)
+    assert consumer.vacant(lan.now) == ended
+
+
+def test_slots_of_a_node_that_was_seen_to_die_are_served_missed_or_vacant(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    consumer = user.consume(100)
+    lan.run(2 * SECOND)
+    maker.node.is_running = False
+    lan.run(2 * SECOND)
+    key = maker.node.core.endpoint.key
+    user.gateway.forget(lan.now, key)  # As the local link finds out.
+    user.node.drain(lan.now)
+    assert user.events(DeadlineMissed)[-1].is_lost
+    lan.run(6 * SECOND)
+    slots = consumer.served + consumer.missed + consumer.vacant(lan.now)
+    assert 98 <= slots <= 101 and consumer.vacant(lan.now) >= 59
 
 
 def test_stopped_producer_is_not_missed(lan: Lan) -> None:
