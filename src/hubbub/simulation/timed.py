@@ -18,7 +18,7 @@ from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
 from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.stage import Stage
 from hubbub.wire.header import HEADER_BYTES, INTEREST, KIND_OFFSET, RESPONSE
-from hubbub.wire.timed import decode_response
+from hubbub.wire.timed import OUT_OF_TURN, decode_response
 
 _HEARD_MAX = 500
 
@@ -123,6 +123,7 @@ class Taken(NamedTuple):
     origin: bytes
     era: int
     tick_ns: int
+    is_out_of_turn: bool
 
 
 class User:
@@ -157,7 +158,8 @@ class User:
         is_own = sample.source.id == response.origin[:12]
         world.check(is_own, f"{response.origin.hex()} came as from {sample.source} (P10)")
         world.check(self.ended_ns is None, f"{self.node} was handed a sample after its end")
-        taken = Taken(world.now, response.origin, response.era, response.tick_ns)
+        is_out_of_turn = bool(response.flags & OUT_OF_TURN)
+        taken = Taken(world.now, response.origin, response.era, response.tick_ns, is_out_of_turn)
         self.taken.append(taken)
 
     def set_period(self, period_us: int) -> None:
@@ -225,6 +227,24 @@ class Company:
                 text = f"{user.node} missed {missed} slots of {user.period_us} us (P3)"
                 self.stage.world.check(missed == 0, text)
 
+    def check_counts(self, in_flight_ns: int) -> None:
+        """Compare what consumers have counted with the numbers of the slots that they had."""
+        world = self.stage.world
+        for user in self.users:
+            consumer, period_ns = user.consumer, user.period_us * US
+            least = most = 0
+            for maker in self.makers:
+                taken = user.of(maker)
+                least += _slots_between(taken, period_ns)
+                since_ns = world.now - taken[-1].true_ns
+                most += since_ns // period_ns + 1
+                least += max(0, (since_ns - in_flight_ns) // period_ns - 2)
+            most += sum(_slots_between(user.of(maker), period_ns) for maker in self.makers)
+            text = f"{user.node} at {user.period_us} us: {consumer.missed} of {least} to {most}"
+            world.check(least <= consumer.missed <= most, f"{text} slots are counted as missed")
+            is_complete = consumer.served == len(user.taken)
+            world.check(is_complete, f"{consumer.served} of {len(user.taken)} samples are counted")
+
     def _check_once(self, user: User, maker: Maker) -> None:
         """Check that no tick was taken twice, nor out of order."""
         for before, after in pairwise(user.of(maker)):
@@ -265,6 +285,15 @@ class Company:
             if response is not None and maker.producer.origin == response.origin:
                 maker.lost.add((target.index, response.tick_ns))
         return True
+
+
+def _slots_between(taken: list[Taken], period_ns: int) -> int:
+    """Count the slots between the first and the last sample that have none, and were owed one."""
+    return sum(
+        after.tick_ns // period_ns - before.tick_ns // period_ns - 1
+        for before, after in pairwise(taken)
+        if not before.is_out_of_turn
+    )
 
 
 def _difference(expected: list[int], found: list[int]) -> str:

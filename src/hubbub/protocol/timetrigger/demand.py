@@ -1,6 +1,6 @@
 """What the consumers of this node want of one type, told to everybody by one interest.
 
-So the outside sees one interest a vehicle and type, however many consumers are inside. Of those
+So the outside sees one interest a vehicle, type, mode and scope, however many want it. Of those
 beyond WANTS_MAX, or what a frame holds, only those are left out whose period another one has; if
 there are so many periods, those of the longest: each slot of theirs holds a tick of the shortest.
 """
