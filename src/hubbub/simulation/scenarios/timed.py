@@ -99,10 +99,10 @@ def timed_work(stage: Stage) -> None:
     """Let each sample take longer than ticks are apart: a slot that has room for it is served."""
     random, world = stage.random, stage.world
     company = _gather(stage, makers=random.randint(1, 2), users=random.randint(2, 5), host={})
+    company.use(company.makers[0].node, draw_periods(stage, 1)[0])
     shortest_ns = min(company.periods_us()) * US
     for maker in company.makers:
         maker.work_ns = random.randrange(MS, max(2 * MS, shortest_ns // 3))
-    company.use(company.makers[0].node, draw_periods(stage, 1)[0])
     world.run_for(3 * SECOND)
     company.check_streams(_IN_FLIGHT_NS + shortest_ns, is_lossless=True)
     _count(stage, company)
