@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from hubbub.errors import ConfigurationError
 from hubbub.limits import SECOND
 from hubbub.pipeline import tables
-from hubbub.pipeline.run import Pipeline, Summary, make_setup
+from hubbub.pipeline.run import Pipeline, Progress, Summary, make_setup
+from hubbub.store.checkpoints import checkpoints
 from tests.spark.recording import Recording
 from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, message
 
@@ -47,7 +48,8 @@ def segments(seed: int = 0) -> list[tuple[str, list[dict[str, Any]]]]:
         parts.append(("events", [
             event(2 * number, "GapAbandoned", subject="/a", first_sequence=4 * number + 2,
                   last_sequence=4 * number + 3, time_ns=told),
-            event(2 * number + 1, "PeerJoined", node_id=OTHER, time_ns=told),
+            event(2 * number + 1, "RecorderStarted" if number == 3 else "PeerJoined",
+                  node_id=OTHER, time_ns=told),
         ]))  # fmt: skip
         parts.append(("announcements", [
             announcement(number, "/*", node_id=OTHER, node_name="bob", time_ns=told,
@@ -114,8 +116,10 @@ def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None
     ]
     assert sum(row["messages"] for row in made["topic_health"]) == total - 7
     assert sum(row["duplicates"] for row in made["topic_health"]) == 5
+    owed = [row for row in made["gaps"] if row["reported_as"] != "RecorderStarted"]
+    assert len(owed) < len(made["gaps"])
     assert sum(row["lost"] for row in made["topic_health"]) == sum(
-        row["count"] for row in made["gaps"] if row["after"] or row["before"]
+        row["count"] for row in owed if row["after"] or row["before"]
     )
     assert [row["value"] for row in made["messages"] if row["value"]] == ['{"x":5}']
     assert len(made["node_timeline"]) == 18
@@ -208,6 +212,25 @@ def test_a_copy_that_was_received_earlier_takes_the_place_of_one_counted_before(
     again = record(tmp_path / "again", [("messages", rows), ("messages", early)])
     run(spark, again.path, tmp_path / "clean", "batch", **only)
     assert_same(all_tables(tmp_path / "tables"), all_tables(tmp_path / "clean"))
+
+
+def test_reader_is_registered_before_anything_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    recording = record(tmp_path / "store", [("messages", [message(0, 1)])])
+    setup = make_setup(["messages"], watermark_s=WATERMARK_S)
+    needs: list[list[int]] = []
+
+    def note(progress: Progress) -> None:
+        if progress.doing == "reading":
+            needs.append([one.needs["messages"] for one in checkpoints(recording.path)])
+
+    for is_anew in (False, True):
+        pipeline = Pipeline(
+            spark, recording.path, tmp_path / "tables", setup, note, is_anew=is_anew
+        )
+        with pipeline.versions.locked():
+            pipeline.run_batch()
+    assert needs == [[0], [0]]
+    assert [one.needs["messages"] for one in checkpoints(recording.path)] == [1]
 
 
 def test_tables_made_for_something_else_are_refused(spark: SparkSession, tmp_path: Path) -> None:

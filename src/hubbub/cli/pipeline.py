@@ -149,7 +149,7 @@ def _open(
     from hubbub.pipeline.versions import Versions
 
     with Versions(out).locked():
-        bar.show(0, "Spark is starting")
+        bar.show_now("Spark is starting")
         options = SMALL_STEPS if is_live else ()
         spark = start(master, name="hubbub pipeline", java_options=options)
         try:
@@ -159,7 +159,7 @@ def _open(
 
             def report(done: "Done") -> None:
                 rate = done.rows / done.seconds if done.seconds else 0.0
-                bar.show(done.rows, f"rows, {rate:,.0f}/s: {done.doing}")
+                bar.show(done.rows, f"rows, {rate:,.0f}/s: {done.doing}", done.total)
 
             yield Pipeline(spark, store, out, setup, report, is_anew=is_anew)
         finally:

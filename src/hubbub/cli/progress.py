@@ -21,15 +21,24 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
 
-    def show(self, done: int, state: object) -> None:
+    def show_now(self, state: object) -> None:
+        """Say what takes long, before it does: nobody will call meanwhile."""
+        if self._next_s != float("inf"):
+            self._next_s = 0.0
+        self.show(0, state)
+
+    def show(self, done: int, state: object, total: int | None = None) -> None:
         """Say how much is done, and what else; cheap enough to be called for every message."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
+        self._total = total or self._total
         self._next_s = now_s + _REFRESH_S
         if self._bar is None:
             self._start()
-        self._bar.update(self._task, completed=done, text=f"{state}{self._label}")
+        self._bar.update(
+            self._task, completed=done, total=self._total, text=f"{state}{self._label}"
+        )
         self._bar.refresh()
 
     def _start(self) -> None:

@@ -10,16 +10,25 @@ import importlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import ALERT_HOURS, SECOND
 from hubbub.pipeline.tables import SHAPES
 from hubbub.pipeline.versions import Versions, hour_of
 
+# What goes on as long as something is recorded; the counters of the recorder's node always do.
+_CLOCKS: Final = {
+    "topic_health": "window_end", "bus_counters": "window_end", "node_timeline": "time",
+}  # fmt: skip
+_WINDOWS: Final = 2  # What is lost at the end of a window may be known only in the next one.
 SUBJECT: Final = "/hubbub/alerts"
 _OWN: Final = "/hubbub/"
 _log = logging.getLogger("hubbub.pipeline")
@@ -51,26 +60,41 @@ class LiveTables:
             ]
         return self._rows[name]
 
-    def newest(self, name: str) -> list[dict[str, Any]]:
-        """Return the row of the newest window of each topic."""
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for row in self.rows(name):
+    def newest(self, name: str, windows: int = 1) -> list[dict[str, Any]]:
+        """Return the rows of the newest windows of each topic, the newest first."""
+        found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in sorted(self.rows(name), key=lambda row: row["window_start"], reverse=True):
             key = (row["source_id"], row["incarnation"], row["subject"], row.get("period_ns"))
-            if key not in found or row["window_start"] > found[key]["window_start"]:
-                found[key] = row
-        return list(found.values())
+            found.setdefault(key, []).append(row)
+        return [row for rows in found.values() for row in rows[:windows]]
 
     def age_s(self, time: Any) -> float:
-        """Return how long ago a timestamp was."""
-        return self.now_ns / SECOND - float(time.timestamp())
+        """Return how long ago a timestamp was, when the newest in the tables happened.
+
+        Tables lag behind: what they do not tell yet is no silence.
+        """
+        return self._clock_s - float(time.timestamp())
+
+    @cached_property
+    def _clock_s(self) -> float:
+        newest = [
+            found.timestamp()
+            for name, column in _CLOCKS.items()
+            if (found := pc.max(self._column(name, column)).as_py()) is not None
+        ]
+        return min(self.now_ns / SECOND, max(newest, default=0.0))
+
+    def _column(self, name: str, column: str) -> Any:
+        columns = pa.schema([SHAPES[name].columns.field(column)])
+        return self._versions.read(name, columns, _is_recent)[column]
 
 
 Rule = Callable[[LiveTables, float], Iterable[Condition]]
 
 
 def loss(tables: LiveTables, share_max: float) -> Iterator[Condition]:
-    """Find topics that lose more than this share of their messages, in their newest window."""
-    for row in tables.newest("topic_health"):
+    """Find topics that lost more than this share of their messages in one of two windows."""
+    for row in reversed(tables.newest("topic_health", _WINDOWS)):
         total = row["messages"] + row["lost"]
         if total and row["lost"] / total > share_max:
             text = f"{_who(row)} lost {row['lost']} of {total} messages"
@@ -91,8 +115,8 @@ def silent(tables: LiveTables, seconds_max: float) -> Iterator[Condition]:
 
 
 def periods(tables: LiveTables, missed_max: float) -> Iterator[Condition]:
-    """Find time-triggered topics that missed more slots than this, in their newest window."""
-    for row in tables.newest("period_compliance"):
+    """Find time-triggered topics that missed more slots than this in one of two windows."""
+    for row in reversed(tables.newest("period_compliance", _WINDOWS)):
         if row["missed"] + row["late"] > missed_max:
             text = f"{_who(row)} missed {row['missed']} of {row['slots']} slots, {row['late']} late"
             yield Condition(_about(row), text, {"missed": row["missed"], "late": row["late"]})

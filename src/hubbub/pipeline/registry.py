@@ -31,7 +31,7 @@ from hubbub.pipeline.transforms import messages, nodes
 from hubbub.pipeline.transforms import periods as period_rows
 from hubbub.pipeline.transforms import services as service_rows
 from hubbub.pipeline.transforms.parts import parts
-from hubbub.pipeline.transforms.reports import reports, reports_of_quarantine
+from hubbub.pipeline.transforms.reports import reports, reports_of_quarantine, starts
 from hubbub.pipeline.transforms.words import words
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ _RANGE: Final = [*_TOPIC, ("source_name", _TEXT), ("first", _LONG), ("last", _LO
 _KEPT: Final = {
     ".runs": [*_RANGE, ("first_ns", _LONG), ("last_ns", _LONG)],
     ".reports": [*_RANGE, ("kind", _TEXT)],
+    ".starts": [("recorder", _TEXT), ("time_ns", _LONG)],
     ".presence": [
         *(("node_id", _TEXT), ("incarnation", _LONG), ("node_name", _TEXT), ("subject", _TEXT)),
         *(("time_ns", _LONG), ("is_present", pa.bool_())),
@@ -126,6 +127,7 @@ DIGESTS: Final = {
         ("messages",), service_rows.tenures, ("services",), pa.schema(_KEPT[".tenures"])
     ),
     "reports": Digest(("events",), reports, ("events",), pa.schema(_KEPT[".reports"])),
+    "starts": Digest(("events",), starts, ("events",), pa.schema(_KEPT[".starts"])),
     "quarantined": Digest(("bad",), reports_of_quarantine, ("bad",), pa.schema(_KEPT[".reports"])),
     "presence": Digest(
         ("announcements", "events"), _presence, ("announcements", "events"),
@@ -154,7 +156,11 @@ def _table(
 _ALL: Final = [
     _table(".runs", ("runs",), _as_is, Sink.WHOLE, ("messages",)),
     _table(".reports", ("reports", "quarantined"), united, Sink.APPEND, ("events", "bad")),
-    _table("gaps", (".runs", ".reports"), gaps.gaps, Sink.WHOLE, ("messages", "events", "bad")),
+    _table(".starts", ("starts",), _as_is, Sink.APPEND, ("events",)),
+    _table(
+        "gaps", (".runs", ".reports", ".starts"), gaps.gaps, Sink.WHOLE,
+        ("messages", "events", "bad"),
+    ),
     _table(".counts", ("before..counts", "marks"), counters.merged, Sink.WHOLE, ("counters",)),
     _table(
         "topic_health", ("touched_parts", "gaps", ".counts", "window_ns", "final_ns"), _health,

@@ -10,6 +10,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
+from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
@@ -47,7 +48,7 @@ from hubbub.pipeline.step import Counts, Outcome, Setup, Step
 from hubbub.pipeline.transforms import quality
 from hubbub.pipeline.transforms.messages import with_value
 from hubbub.pipeline.versions import Versions
-from hubbub.store.checkpoints import advance
+from hubbub.store.checkpoints import advance, register
 from hubbub.store.layout import DataFile, data_files
 from hubbub.store.manifest import compact_folder
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
 
@@ -122,9 +123,11 @@ class Pipeline:
         self._files_max = files_max
         self._stepping = threading.Lock()
         self._is_ending = False
+        # A run that was killed before its first commit must come again under the same name.
+        self._reader = f"pipeline-{sha1(str(tables.absolute()).encode()).hexdigest()[:12]}"
         self._state = self.versions.state()
         if is_anew or not self._state.get("is_whole"):
-            self._state = {"reader": self._state.get("reader")}
+            self._state = {}
         else:
             self._check_state()
         self._done = {Name(*row.values()) for row in self._read_files().to_pylist()}
@@ -143,9 +146,10 @@ class Pipeline:
 
     def run_batch(self) -> Summary:
         """Make all tables from everything there is, whatever was there before."""
+        self._state, self._done = {}, set()
+        register(self._store, self._reader, dict.fromkeys(INPUTS, 0))
         self._begin()
         files, names = everything(self._store)
-        self._state, self._done = {"reader": self._state.get("reader")}, set()
         portions = _cut(files)
         self._total = sum(file.rows for file in files if file.table == "messages")
         known = {name_of(file) for file in files}
@@ -156,6 +160,7 @@ class Pipeline:
             with told_in_one_line():
                 self._step(portion(some, names_of_some), is_fresh=index == 0, is_whole=is_last)
         self._forget_streams()
+        self._total = None
         return self._end()
 
     def run_incremental(self) -> Summary:
@@ -184,12 +189,23 @@ class Pipeline:
         try:
             while query.isActive and not is_over():
                 time.sleep(_LOOK_S)
+                self._idle()
             if (error := query.exception()) is not None:
                 raise error
         finally:
             with self._stepping:  # A step that has begun is brought to its end.
                 self._is_ending = True
                 query.stop()
+
+    def _idle(self) -> None:
+        """Between two steps: say that we wait, and let the store know that we are there."""
+        if self._stepping.acquire(blocking=False):
+            try:
+                self._say("waiting for more")
+                if time.monotonic() - self._told_s > CHECKPOINT_INTERVAL_S:
+                    self._tell_store()
+            finally:
+                self._stepping.release()
 
     def _begin(self) -> None:
         self._counts, self._steps, self._unreadable = Counts(), 0, []
@@ -333,7 +349,6 @@ class Pipeline:
             "tables": self._setup.names,
             "window_ns": self._setup.window_ns,
             "watermark_ns": self._setup.watermark_ns,
-            "reader": self._state.get("reader") or f"pipeline-{uuid4().hex[:12]}",
             "checkpoint": self._state.get("checkpoint") or f".stream-{uuid4().hex[:12]}",
             "batch": self._state.get("batch", -1) if batch is None else batch,
             "newest_ns": outcome.newest_ns,
@@ -374,8 +389,7 @@ class Pipeline:
     def _tell_store(self) -> None:
         """Let the store keep what was not read yet."""
         self._told_s = time.monotonic()
-        if reader := self._state.get("reader"):
-            advance(self._store, reader, first_needed(self._store, self._done))
+        advance(self._store, self._reader, first_needed(self._store, self._done))
 
     def _say(self, doing: str) -> None:
         seconds = time.monotonic() - self._start_s

@@ -4,6 +4,7 @@ Whatever Java and Spark have to say while they start goes to a log file, because
 the person at the screen; what goes wrong is one error that names the file.
 """
 
+import logging
 import os
 import sys
 import tempfile
@@ -97,6 +98,8 @@ def start(
     builder = SparkSession.builder.appName(name).config(map=chosen)
     if master is not None:
         builder = builder.master(master)
+    # Ctrl-C in a call of Java would be a screen of tracebacks before it is what it is.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log = cache / "spark.log"
     with _environment(master, cache), _stderr_to(log):
         try:

@@ -38,11 +38,15 @@ class Bench:
         alert = json.loads(payload)
         self.told.append((subject, alert["state"], alert["text"]))
 
-    def look(self, second: int, **rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    def look(
+        self, second: int, clock_second: int = 0, **rows: list[dict[str, Any]]
+    ) -> list[tuple[str, str, str]]:
         """Make these the tables, look at a time, and return what was told."""
         versions = Versions(self.path)
         files = {}
-        for name in ("topic_health", "period_compliance", "node_timeline"):
+        clock = [{"window_end": START + timedelta(seconds=clock_second or second)}]
+        rows["bus_counters"] = clock
+        for name in ("topic_health", "period_compliance", "node_timeline", "bus_counters"):
             folder = versions.staging(name)
             folder.mkdir()
             columns = SHAPES[name].columns
@@ -61,7 +65,21 @@ def test_loss_is_raised_once_and_cleared_once(tmp_path: Path) -> None:
     assert bench.look(12, topic_health=bad) == [("/hubbub/alerts/loss", "raised", text)]
     assert bench.look(13, topic_health=bad) == []
     better = [*bad, health("/a", 10), health("/b", 10)]
-    assert bench.look(22, topic_health=better) == [("/hubbub/alerts/loss", "cleared", text)]
+    assert bench.look(22, topic_health=better) == []
+    better += [health("/a", 20)]
+    assert bench.look(32, topic_health=better) == [("/hubbub/alerts/loss", "cleared", text)]
+
+
+def test_loss_at_the_end_of_a_window_is_told_in_the_next_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "loss=0.05")
+    rows = [health("/a", 0, lost=10), health("/a", 10)]
+    assert [state for _, state, _ in bench.look(12, topic_health=rows)] == ["raised"]
+
+
+def test_tables_that_lag_behind_are_no_silence(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "silent=30")
+    assert bench.look(100, clock_second=20, topic_health=[health("/a", 0)]) == []
+    assert len(bench.look(101, clock_second=50, topic_health=[health("/a", 0)])) == 1
 
 
 def test_silent_publisher_is_told_unless_it_left(tmp_path: Path) -> None:

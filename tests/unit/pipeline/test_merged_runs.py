@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hubbub.pipeline.merging import gaps, runs
 from tests.spark.rows import OTHER, START_NS, event, message
-from tests.unit.pipeline.digests import Row, kept, rows_of, times, words
+from tests.unit.pipeline.digests import WINDOW_NS, Row, kept, rows_of, times, words
 
 SHIFTS = pytest.mark.parametrize("shift", [0, 6])
 NO_REPORTS: list[Row] = []
@@ -26,8 +26,33 @@ def reports(events: list[Row]) -> Any:
     return kept(".reports", [{names.get(k, k): v for k, v in row.items()} for row in events])
 
 
-def found_gaps(rows: list[Row], events: list[Row] = NO_REPORTS, shift: int = 6) -> Any:
-    return gaps.gaps(found_runs(rows, shift), reports(events))
+def found_gaps(
+    rows: list[Row], events: list[Row] = NO_REPORTS, shift: int = 6, starts_ns: tuple[int, ...] = ()
+) -> Any:
+    starts = kept(".starts", [{"recorder": "rec", "time_ns": time_ns} for time_ns in starts_ns])
+    return gaps.gaps(found_runs(rows, shift), reports(events), starts)
+
+
+def test_what_came_while_no_recorder_ran_is_its_pause_and_nobodys_loss() -> None:
+    rows = [message(0, 1), message(1, 4), message(2, 8)]
+    start_ns = rows[1]["received_ns"] + 500_000
+    found = found_gaps(rows, starts_ns=(0, start_ns))
+    columns = ("first_sequence", "last_sequence", "reported_as", "lost_by")
+    assert rows_of(found, *columns) == [
+        (2, 3, None, "unknown"),
+        (5, 7, "RecorderStarted", "recorder"),
+    ]
+    assert gaps.lost_by_window(found, WINDOW_NS)["lost"].to_pylist() == [2]
+
+
+def test_what_was_reported_lost_stays_so_beside_a_pause() -> None:
+    rows = [message(0, 1), message(1, 8)]
+    told = [event(0, "GapAbandoned", subject="/a", first_sequence=2, last_sequence=4)]
+    found = found_gaps(rows, told, starts_ns=(rows[0]["received_ns"] + 1,))
+    assert rows_of(found, "first_sequence", "last_sequence", "lost_by") == [
+        (2, 4, "bus"),
+        (5, 7, "recorder"),
+    ]
 
 
 @SHIFTS
@@ -141,7 +166,12 @@ def test_gaps_do_not_depend_on_how_a_recording_was_cut(
     for step in range(4):
         some = [row for row, part in zip(rows, chosen.values(), strict=True) if part == step]
         known = runs.merged(known, found_runs(some, shift))
-    got = rows_of(gaps.gaps(known, reports([])), "subject", "first_sequence", "last_sequence")
+    got = rows_of(
+        gaps.gaps(known, reports([]), kept(".starts", [])),
+        "subject",
+        "first_sequence",
+        "last_sequence",
+    )
     assert got == _holes(chosen)
 
 

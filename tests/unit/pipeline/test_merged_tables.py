@@ -179,7 +179,7 @@ def test_groups_ignore_null_unless_there_is_nothing_else() -> None:
 @pytest.mark.parametrize("name", ["gaps", "topic_health", "traffic_matrix"])
 def test_nothing_makes_an_empty_table_of_the_right_columns(name: str) -> None:
     made = {
-        "gaps": lambda: gaps.gaps(kept(".runs", []), kept(".reports", [])),
+        "gaps": lambda: gaps.gaps(*(kept(name, []) for name in (".runs", ".reports", ".starts"))),
         "topic_health": lambda: made_health(digest("parts", [])),
         "traffic_matrix": lambda: traffic(kept("topic_health", []), kept(".presence", [])),
     }[name]()

@@ -2,7 +2,8 @@
 
 A sequence is missing if messages before and behind it were received, or if somebody reported it
 lost. A recorder that comes late is owed nothing earlier, so nothing is missing before the first
-message, unless it was reported; the same holds behind the last one.
+message, unless it was reported; the same holds behind the last one. Nor is it owed what came while
+it did not run: a hole in which a recorder was started is nobody's loss, and is listed as its pause.
 """
 
 from typing import Any, Final, NamedTuple
@@ -35,7 +36,9 @@ LOST_BY: Final = {
     "GapAbandoned": "bus",
     "PayloadRejected": "bus",
 }
-_KINDS: Final = (*LOST_BY, None)  # The last: nobody reported it.
+PAUSED: Final = "RecorderStarted"
+_NOBODY: Final = len(LOST_BY)
+_KINDS: Final = (*LOST_BY, None, PAUSED)
 _COLUMNS: Final = SHAPES["gaps"].columns
 
 
@@ -50,7 +53,7 @@ class _Points(NamedTuple):
     ended_ns: Numbers
 
 
-def gaps(runs: Any, reports: Any) -> Any:
+def gaps(runs: Any, reports: Any, starts: Any) -> Any:
     """List the holes; one that several reported in parts is several."""
     known = _both(runs, reports)
     if not known.num_rows:
@@ -62,13 +65,17 @@ def gaps(runs: Any, reports: Any) -> Any:
     before_ns = _filled(points.begun_ns[::-1], points.topics[::-1])[::-1]
     kinds = _kinds(points.depths[1:])
     is_between = (after_ns != UNKNOWN) & (before_ns != UNKNOWN)
-    is_told = kinds < len(LOST_BY)
+    is_told = kinds < _NOBODY
+    is_paused = ~is_told & is_between & _has_start(numbers(starts["time_ns"]), after_ns, before_ns)
+    kinds[is_paused] = _KINDS.index(PAUSED)
     is_hole = (points.depths[0] == 0) & ~is_last & (is_between | is_told)
     return _listed(known, points, kinds, last, after_ns, before_ns, np.flatnonzero(is_hole))
 
 
 def lost_by_window(found: Any, window_ns: int) -> Any:
     """Count what is missing in the window of the message behind it, else of the one before."""
+    is_owed = pc.fill_null(pc.not_equal(found["reported_as"], PAUSED), True)
+    found = found.filter(is_owed)
     seen_ns = nanoseconds(pc.coalesce(found["before"], found["after"]))
     is_seen = seen_ns != UNKNOWN
     some = found.filter(pa.array(is_seen)).select([*TOPIC, "count"])
@@ -114,7 +121,7 @@ def _points(known: Any) -> _Points:
     # What begins in a topic ends in it, so one sum over all topics is the sum of each.
     depths = [
         np.cumsum(np.add.reduceat(np.where(place[rows] == kind, change, 0)[order], begins))
-        for kind in range(len(_KINDS))
+        for kind in range(len(LOST_BY) + 1)
     ]
     times = (np.maximum.reduceat(column[order], begins) for column in (begun_ns, ended_ns))
     return _Points(rows[order][begins], topic[begins], sequence[begins], depths, *times)
@@ -122,10 +129,17 @@ def _points(known: Any) -> _Points:
 
 def _kinds(depths: list[Numbers]) -> Numbers:
     """Return the place of the first kind of report that holds; behind the last: none does."""
-    found = np.full(len(depths[0]), len(LOST_BY), dtype=np.int64)
+    found = np.full(len(depths[0]), _NOBODY, dtype=np.int64)
     for kind in reversed(range(len(LOST_BY))):
         found[depths[kind] > 0] = kind
     return found
+
+
+def _has_start(starts_ns: Numbers, after_ns: Numbers, before_ns: Numbers) -> Flags:
+    """Tell where a recorder was started between two times."""
+    starts_ns = np.append(np.sort(starts_ns), np.iinfo(np.int64).max)
+    is_in: Flags = starts_ns[np.searchsorted(starts_ns, after_ns)] <= before_ns
+    return is_in
 
 
 def _filled(times_ns: Numbers, topics: Numbers) -> Numbers:
@@ -162,9 +176,13 @@ def _listed(
         "before": timestamps(np.maximum.reduceat(before_ns[holes], begins)),
         "reported": told.is_valid(),
         "reported_as": told,
-        "lost_by": pa.array([LOST_BY.get(kind or "", "unknown") for kind in told.to_pylist()]),
+        "lost_by": pa.array([_lost_by(kind) for kind in told.to_pylist()]),
     }
     return pa.table({name: columns[name] for name in _COLUMNS.names})
+
+
+def _lost_by(kind: str | None) -> str:
+    return "recorder" if kind == PAUSED else LOST_BY.get(kind or "", "unknown")
 
 
 def _names(known: Any) -> Any:

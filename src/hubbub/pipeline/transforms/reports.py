@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from hubbub.pipeline.merging.gaps import LOST_BY, QUARANTINED
+from hubbub.pipeline.merging.gaps import LOST_BY, PAUSED, QUARANTINED
 from hubbub.pipeline.merging.groups import TOPIC
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ def reports(events: "DataFrame") -> "DataFrame":
             F.coalesce("last_sequence", "first_sequence").alias("last"),
             "kind",
         )
+    )
+
+
+def starts(events: "DataFrame") -> "DataFrame":
+    """Note when recorders were started: what came before that, nobody owes them."""
+    return events.where((F.col("kind") == PAUSED) & F.col("time_ns").isNotNull()).select(
+        "recorder", "time_ns"
     )
 
 
