@@ -1,11 +1,14 @@
 """Spark starts quietly, with the Java that is there or with the one that comes along."""
 
+import inspect
+import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from py4j import java_gateway  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hubbub.errors import MissingExtra
@@ -85,3 +88,12 @@ def _plant_java(home: Path, version: str) -> Path:
     (home / "bin" / "java").touch(mode=0o755)
     (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
     return home
+
+
+def test_ctrl_c_in_a_call_of_java_is_no_screen_of_tracebacks(spark: SparkSession) -> None:
+    assert spark is not None  # It was started, so what the bridge to Java logs is left out.
+    where = inspect.getfile(java_gateway)
+    told = logging.LogRecord("root", logging.ERROR, where, 1, "KeyboardInterrupt", (), None)
+    ours = logging.LogRecord("root", logging.ERROR, __file__, 1, "a failure", (), None)
+    assert not logging.getLogger().filter(told)
+    assert logging.getLogger().filter(ours)

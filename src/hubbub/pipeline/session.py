@@ -98,8 +98,7 @@ def start(
     builder = SparkSession.builder.appName(name).config(map=chosen)
     if master is not None:
         builder = builder.master(master)
-    # Ctrl-C in a call of Java would be a screen of tracebacks before it is what it is.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_ours)
     log = cache / "spark.log"
     with _environment(master, cache), _stderr_to(log):
         try:
@@ -135,6 +134,11 @@ def cache_directory() -> Path:
             if os.access(directory, os.W_OK) and directory.stat().st_uid == os.getuid():
                 return directory
     return Path(tempfile.mkdtemp(prefix="hubbub-"))
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Leave out what the bridge to Java logs: Ctrl-C in a call would be a screen of tracebacks."""
+    return "py4j" not in record.pathname
 
 
 def _is_submitted() -> bool:
