@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hubbub.pipeline.registry import PUBLIC
 from hubbub.pipeline.run import Pipeline, make_setup
 from hubbub.pipeline.session import start
 from hubbub.pipeline.versions import Versions
 
-ONLY = ("messages", "topic_health")  # With them come gaps and all that is kept between steps.
+ONLY = PUBLIC
 
 
 def main() -> None:
