@@ -243,7 +243,7 @@ PATTERNS_MAX: Final = 65_536
 PUBLICATIONS_MAX: Final = 65_536
 PUBLICATIONS_BYTES_MAX: Final = 8 << 20
 # Beside the longest subject so much of the name of a type fits into the smallest frame.
-SCHEMA_NAME_BYTES_MAX: Final = 64
+SCHEMA_NAME_BYTES_MAX: Final = 56
 SCHEMA_HASH_MAX: Final = (1 << 64) - 1
 STEPS_MAX: Final = 8192  # Of our own declared state, to be told; more, and the whole goes instead.
 LINGER: Final = 1 * SECOND

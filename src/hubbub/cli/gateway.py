@@ -12,7 +12,7 @@ import hubbub
 from hubbub.cli.options import Domain, Interface, Log
 from hubbub.cli.session import end_on_sigterm, open_node, set_up_log
 from hubbub.cli.terminal import note, plural
-from hubbub.gateway import Gateway, RodosGateway, RodosLink, Side, read_side
+from hubbub.gateway import Gateway, RodosGateway, Side, open_links, read_side
 from hubbub.gateway.config import Config, read_config
 from hubbub.gateway.side import check_sides
 from hubbub.protocol.gateway.router import INTELLIGENT
@@ -142,13 +142,13 @@ def rodos(
     Announces what the bus wants by TOPIC_LIST, and sends what RODOS nodes announced. Messages of
     more than 1300 bytes are dropped and counted, unless --split.
     """
-    subjects, links = _read_map(topics), [_read_link(one) for one in udp]
+    subjects, places = _read_map(topics), [_read_place(one) for one in udp]
     with open_node(domain, interface, log) as node, RodosGateway(
-        node, subjects, links, number=number, split=split, flood=flood, byte_order=byte_order,
-        router=router,
+        node, subjects, open_links(places), number=number, split=split, flood=flood,
+        byte_order=byte_order, router=router,
     ) as joined:  # fmt: skip
-        places = ", ".join(":".join(map(str, link.address)) for link in links)
-        note(f"RODOS node {joined.statistics().number} at {places}")
+        heard = ", ".join(":".join(map(str, link.address)) for link in joined.links)
+        note(f"RODOS node {joined.statistics().number} at {heard}")
         _wait()
         done = joined.statistics()
     note(f"{plural(done.received, 'message')} from RODOS, {plural(done.sent, 'datagram')} to it")
@@ -156,9 +156,9 @@ def rodos(
         note(f"{plural(done.too_long, 'message')} too long for RODOS: send less, or use --split")
 
 
-def _read_link(text: str) -> RodosLink:
+def _read_place(text: str) -> tuple[tuple[str, int], list[tuple[str, int]]]:
     at, _, targets = text.partition("=")
-    return RodosLink(_read_address(at), [_read_address(one) for one in targets.split("+") if one])
+    return _read_address(at), [_read_address(one) for one in targets.split("+") if one]
 
 
 def _read_address(text: str) -> tuple[str, int]:

@@ -5,7 +5,7 @@ They need the node and its channels; only the one to RODOS opens a socket of its
 """
 
 from hubbub.gateway.gateway import Gateway
-from hubbub.gateway.rodos import RodosGateway, RodosLink, RodosStatistics
+from hubbub.gateway.rodos import RodosGateway, RodosLink, RodosStatistics, open_links
 from hubbub.gateway.side import Side, open_side, read_side
 from hubbub.gateway.statistics import GatewayStatistics, PassedTopic, PortStatistics
 
@@ -18,6 +18,7 @@ __all__ = [
     "RodosLink",
     "RodosStatistics",
     "Side",
+    "open_links",
     "open_side",
     "read_side",
 ]

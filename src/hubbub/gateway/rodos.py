@@ -72,6 +72,19 @@ class RodosLink:
         return errors
 
 
+def open_links(places: Iterable[tuple[Address, Iterable[Address]]]) -> list[RodosLink]:
+    """Open a link for each place and where it sends to, or none of them."""
+    links: list[RodosLink] = []
+    try:
+        for at, to in places:
+            links.append(RodosLink(at, to))
+    except LinkError:
+        for link in links:
+            link.socket.close()
+        raise
+    return links
+
+
 class RodosGateway(Closing):
     """Publish what RODOS nodes send, and send them what they want.
 
