@@ -12,11 +12,11 @@ With several links we are a router between them as well: what comes over one goe
 the router chooses, with a hop less, as it is otherwise.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from hubbub.limits import RODOS_LIST_INTERVAL, RODOS_SEEN_MAX, RODOS_TIMEOUT
+from hubbub.limits import RODOS_LIST_INTERVAL, RODOS_TIMEOUT
 from hubbub.protocol.gateway.router import INTELLIGENT, Crossing, Router
 from hubbub.wire import rodos
 from hubbub.wire.header import MANY, NOBODY
@@ -32,22 +32,6 @@ class RodosNode(NamedTuple):
     number: int
     topics: frozenset[int]
     heard_ns: int
-
-
-class Recent:
-    """The messages that came lately."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, ...], None] = OrderedDict()
-
-    def is_new(self, message: NetworkMessage, check: int) -> bool:
-        """Tell whether a message comes for the first time, and note it."""
-        key = message.sender, message.thread, message.sent_ns, message.topic, check
-        is_new = key not in self._known
-        self._known[key] = None
-        if len(self._known) > RODOS_SEEN_MAX:
-            self._known.popitem(last=False)
-        return is_new
 
 
 class RodosPort:
@@ -67,11 +51,8 @@ class RodosPort:
         self.drops: Counter[str] = Counter()
         self.list_ns = 0  # When to announce ourselves again.
         self._sent_ns = 0  # RODOS takes a message for a copy that is not newer than the last one.
-        self._seen = Recent()
         self.router = Router(range(links), mode=mode)
         self.onward: list[tuple[int, bytes]] = []  # What goes on, and over which link.
-        self._crossed = Recent()
-        self._crossings = 0
 
     # What goes out.
 
@@ -100,7 +81,7 @@ class RodosPort:
 
     def links_of(self, now: int, topic: int) -> tuple[int, ...]:
         """Return the links over which a message of ours goes."""
-        return self._route(now, self.number, *self.audience(topic), rodos.HOPS, _OURS)
+        return self.router.route(now, Crossing(*self.audience(topic), rodos.HOPS), _OURS)
 
     def announce(self, now: int, sent_ns: int, wanted: Iterable[int]) -> bytes:
         """Make the list of the topics that the bus wants."""
@@ -131,9 +112,10 @@ class RodosPort:
         if isinstance(message, str):
             self.drops[message] += 1
             return None
-        if len(self.router.links) > 1:
+        reason = self._doubt(message, datagram)
+        if not reason:
             self._pass_on(now, message, datagram, link)
-        reason = self._refuse(message, datagram)
+            reason = self._refuse(message)
         if reason:
             self.drops[reason] += 1
             return None
@@ -143,39 +125,32 @@ class RodosPort:
             return None
         return message.topic, message.data
 
-    def _refuse(self, message: NetworkMessage, datagram: bytes) -> str:
+    def _doubt(self, message: NetworkMessage, datagram: bytes) -> str:
+        """Tell why a message is none that just came from a node of RODOS."""
         if message.sender == self.number:
             return "own"
+        check = datagram[10:12]
+        key = message.sender, message.thread, message.sent_ns, message.topic, check
+        return "" if self.router.is_new(key) else "duplicate"
+
+    def _refuse(self, message: NetworkMessage) -> str:
         if message.kind == rodos.TOPIC_LIST:
             return "" if message.topic == rodos.LIST_TOPIC else "list"
         if message.kind != rodos.PUB_SUB:
             return "kind"
-        if message.topic not in self.topics:
-            return "unmapped"
-        return "" if self._seen.is_new(message, _check_of(datagram)) else "duplicate"
+        return "" if message.topic in self.topics else "unmapped"
 
     def _pass_on(self, now: int, message: NetworkMessage, datagram: bytes, link: int) -> None:
-        """Let a message go on over other links; it is none of ours, and has not gone before."""
-        if message.sender == self.number:
-            return
-        if not self._crossed.is_new(message, _check_of(datagram)):
-            self.router.drops["duplicate"] += 1
+        """Let a message go on over other links."""
+        if len(self.router.links) < 2:
             return
         for index in [i for i, node in self.nodes.items() if node.number == message.sender]:
             self.router.learn(now, index, link)
         receiver = NOBODY if message.receiver == self.index else message.receiver
         bitmap = message.bitmap & ~(1 << self.index)
-        chosen = self._route(now, message.sender, receiver, bitmap, message.hops, link)
+        chosen = self.router.route(now, Crossing(receiver, bitmap, message.hops), link)
         passed = rodos.with_a_hop_less(datagram, message.hops)
         self.onward += [(other, passed) for other in chosen]
-
-    def _route(
-        self, now: int, sender: int, receiver: int, bitmap: int, hops: int, link: int
-    ) -> tuple[int, ...]:
-        self._crossings += 1
-        origin = sender.to_bytes(4, "big", signed=True)
-        frame = Crossing(origin, 0, self._crossings, receiver, bitmap, hops)
-        return self.router.route(now, frame, link)
 
     def _take_list(self, now: int, message: NetworkMessage, link: int) -> bool:
         listed = rodos.decode_list(message.data, message.sender)
@@ -204,7 +179,3 @@ class RodosPort:
     def is_wanted(self, topic: int) -> bool:
         """Tell whether anybody there wants a topic."""
         return self.audience(topic)[1] != 0
-
-
-def _check_of(datagram: bytes) -> int:
-    return int.from_bytes(datagram[10:12], "big")

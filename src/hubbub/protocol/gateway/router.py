@@ -6,15 +6,15 @@ behind it, and one copy however many of them are. A frame that is for nobody goe
 says so in its notes, and its gateway forgot it. Who is behind which link is learned from what comes
 from there, and forgotten after a while of silence; a node of which nothing is known may be behind
 any link. Nothing goes back where it came from, nor further than its hops, nor twice: a frame is
-known by (origin, incarnation, sequence), because clocks step and two frames may share a tick.
+known by all that tells it from others, not by its time alone, because clocks step and two frames
+may share a tick.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from hubbub.limits import ROUTE_AGE, ROUTES_MAX
-from hubbub.protocol.rendezvous.seen import Seen
+from hubbub.limits import ROUTE_AGE, ROUTED_MAX, ROUTES_MAX
 from hubbub.wire.header import MANY, NOBODY
 
 SIMPLE: Final = "simple"
@@ -30,9 +30,6 @@ class Crossing(NamedTuple):
     may cross, this one included.
     """
 
-    origin: bytes
-    incarnation: int
-    sequence: int
     receiver: int
     bitmap: int
     hops: int
@@ -59,7 +56,15 @@ class Router(Generic[Link]):
         self.routes: dict[int, Route[Link]] = {}  # By the index of the node; the newest is last.
         self.passed: Counter[Link] = Counter()  # Copies, by the link that they went over.
         self.drops: Counter[str] = Counter()
-        self._seen = Seen()
+        self._known: OrderedDict[Hashable, None] = OrderedDict()
+
+    def is_new(self, identity: Hashable) -> bool:
+        """Tell whether a frame comes for the first time, over whichever link, and note it."""
+        is_new = identity not in self._known
+        self._known[identity] = None
+        if len(self._known) > ROUTED_MAX:
+            self._known.popitem(last=False)
+        return is_new
 
     def learn(self, now: int, index: int, link: Link) -> None:
         """Note that the node of this index was heard from a link."""
@@ -80,7 +85,7 @@ class Router(Generic[Link]):
         return silent
 
     def route(self, now: int, frame: Crossing, link: Link) -> tuple[Link, ...]:
-        """Return the links that a frame from `link` goes on over, each once."""
+        """Return the links that a new frame from `link` goes on over, each once."""
         reason = self._refuse(frame)
         if reason:
             self.drops[reason] += 1
@@ -98,8 +103,6 @@ class Router(Generic[Link]):
             return "nobody"
         if frame.hops < 1:
             return "hops"
-        if not self._seen.is_new((frame.origin, frame.incarnation), frame.sequence):
-            return "duplicate"
         return ""
 
     def _wanted(self, frame: Crossing) -> set[Link]:
