@@ -233,7 +233,7 @@ class Publisher(Closing):
         import asyncio  # Here, because it costs 30 ms, and who gets here has it.
 
         driver, framer = self._driver, self._framer
-        if len(self._cells) >= framer.backlog_cells or framer.large_bytes > framer.backlog_bytes:
+        if not framer.has_room:
             driver.publishing_paused()
             driver.loop.need()
             while not driver.has_room(framer):
@@ -355,7 +355,7 @@ class Publisher(Closing):
         framer = self._framer
         if self._driver.pipes is not None:
             self._driver.pipes.wait_for_depot(framer)
-        if len(self._cells) < framer.backlog_cells and framer.large_bytes <= framer.backlog_bytes:
+        if framer.has_room:
             return
         if not self.is_reliable:
             self._drop_oldest()

@@ -154,6 +154,11 @@ class Framer:
         return bool(self.cells or self.large)
 
     @property
+    def has_room(self) -> bool:
+        """Tell whether more may be pending, or who publishes has to wait."""
+        return len(self.cells) < self.backlog_cells and self.large_bytes <= self.backlog_bytes
+
+    @property
     def pending_count(self) -> int:
         """Return how many messages wait to be framed."""
         return len(self.cells) // CELLS

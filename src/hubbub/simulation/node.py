@@ -204,7 +204,7 @@ class SimulatedNode:
             self.core.outgoing.skip_message(topic)
             self.ledger.published(self, topic, payload, is_skipped=True)
             return True
-        if len(framer.cells) >= framer.backlog_cells or (framer.large_bytes > framer.backlog_bytes):
+        if not framer.has_room:
             return False
         wall_ns = self.now + self.core.endpoint.wall_offset_ns
         if not self._publish_single(topic, payload, wall_ns):

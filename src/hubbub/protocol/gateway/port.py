@@ -195,11 +195,11 @@ class Port:
     def feed(self, now: int) -> bool:
         """Publish what waits, as far as there is room; True: something was."""
         before = len(self._queue)
-        while self._queue and self._pass_on(now, self._queue[0][0]):
+        while self._queue and self._pass_on(now, *self._queue[0]):
             self.queued_bytes -= self._queue.popleft()[1]
         return len(self._queue) < before
 
-    def _pass_on(self, now: int, delivery: Delivery) -> bool:
+    def _pass_on(self, now: int, delivery: Delivery, size_bytes: int) -> bool:
         """Publish a run; False: it must wait for room."""
         topic = delivery.topic
         assert isinstance(topic, IncomingTopic)
@@ -220,20 +220,20 @@ class Port:
             old = passed.next - first
             self.drops["duplicate"] += min(old, len(payloads))
             first, payloads, published_ns = passed.next, payloads[old:], published_ns[old:]
+            size_bytes = sum(map(len, payloads))
         elif first > passed.next:
             if not _is_clear(framer, passed.topic):
                 return False
             passed.topic.next_sequence = first  # Messages are missing, and will be missed.
         passed.next = first + len(payloads)
-        self._count(passed, payloads)
+        self._count(passed, len(payloads), size_bytes)
         _publish(framer, passed.topic, payloads, published_ns)
         return True
 
-    def _count(self, passed: Passed, payloads: list[bytes]) -> None:
-        size_bytes = sum(map(len, payloads))
-        passed.messages += len(payloads)
+    def _count(self, passed: Passed, count: int, size_bytes: int) -> None:
+        passed.messages += count
         passed.bytes += size_bytes
-        self.messages += len(payloads)
+        self.messages += count
         self.bytes += size_bytes
 
     def _begin(self, now: int, origin: IncomingTopic, first: int) -> Passed:
@@ -269,7 +269,7 @@ def _name_of(topic: IncomingTopic) -> Name:
 
 def has_room(framer: Framer, waited_ns: int = 0) -> bool:
     """Tell whether more may be pending on a stream, as for who publishes."""
-    return len(framer.cells) < framer.backlog_cells and framer.large_bytes <= framer.backlog_bytes
+    return framer.has_room
 
 
 def _is_clear(framer: Framer, topic: OutgoingTopic) -> bool:
