@@ -202,6 +202,21 @@ def test_what_the_bus_does_is_in_tables_of_its_own(place: Place, store: Path) ->
     assert values == sorted(values) and values[-1] == 100
 
 
+def test_counters_of_a_node_count_from_the_beginning_of_each_recorder(
+    place: Place, store: Path
+) -> None:
+    with place.open("node", links=["local", "inproc", "multicast"]) as node:
+        node.subscribe("/own", print, inline=True).close()
+        for count in (3, 5):
+            with hubbub.Recorder(node, "/own", store, convert=False):
+                for _ in range(count):
+                    node.publish("/own", b"")
+    _, rows = read(store)
+    told = rows_of(rows, "counters", name="messages_sent")
+    last = {row["since_ns"]: row["value"] for row in told}
+    assert list(last.values()) == [3, 5]
+
+
 def test_somebody_new_is_announced_without_waiting_for_the_next_look(
     place: Place, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,13 +171,15 @@ def test_marks_tell_how_far_counters_had_come(spark: SparkSession) -> None:
         counter(0, "repaired", 3, link="local", time_ns=START_NS + SECOND),
         counter(1, "repaired", 5, link="local", time_ns=START_NS + 9 * SECOND),
         counter(2, "repaired", 6, link="local", time_ns=START_NS + 11 * SECOND),
+        counter(3, "repaired", 8, link="local", time_ns=START_NS + 12 * SECOND, since_ns=9),
         counter(5, "gaps", 7, time_ns=START_NS, **own),
     ]
     got = counters.marks(frame(spark, rows, "counters"), WINDOW_NS)
-    assert plain(got, "node_id", "incarnation", "name", "window_ns", "mark") == [
-        ("", 0, "gaps", START_NS, 7),
-        (SOURCE, 7, "repaired", START_NS, 5),
-        (SOURCE, 7, "repaired", START_NS + WINDOW_NS, 6),
+    assert plain(got, "node_id", "incarnation", "name", "window_ns", "since_ns", "mark") == [
+        ("", 0, "gaps", START_NS, 0, 7),
+        (SOURCE, 7, "repaired", START_NS, 0, 5),
+        (SOURCE, 7, "repaired", START_NS + WINDOW_NS, 0, 6),
+        (SOURCE, 7, "repaired", START_NS + WINDOW_NS, 9, 8),
     ]
 
 

@@ -80,8 +80,9 @@ _KEPT: Final = {
         *(("time_ns", _LONG), ("is_present", pa.bool_())),
     ],
     ".counts": [
-        *(("window_ns", _LONG), ("recorder", _TEXT), ("node_id", _TEXT), ("incarnation", _LONG)),
-        *(("link", _TEXT), ("name", _TEXT), ("node_name", _TEXT), ("mark", _LONG)),
+        *(("window_ns", _LONG), ("recorder", _TEXT), ("since_ns", _LONG), ("node_id", _TEXT)),
+        *(("incarnation", _LONG), ("link", _TEXT), ("name", _TEXT), ("node_name", _TEXT)),
+        ("mark", _LONG),
     ],
     ".slots": [
         *(("window_ns", _LONG), *_TOPIC, ("period_ns", _LONG), ("epoch", _LONG)),

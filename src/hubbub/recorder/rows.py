@@ -139,10 +139,11 @@ def announcement_rows(
 
 
 def counter_row(
-    time_ns: int, about: Source | None, link: str | None, name: str, value: int
+    time_ns: int, since_ns: int, about: Source | None, link: str | None, name: str, value: int
 ) -> Values:
-    """Make one row of the counters."""
-    return {"time_ns": time_ns, **_node_values(about), "link": link, "name": name, "value": value}
+    """Make one row of the counters: what was counted since a recorder began."""
+    counted = {"link": link, "name": name, "value": value, "since_ns": since_ns}
+    return {"time_ns": time_ns, **_node_values(about), **counted}
 
 
 def _node_values(source: Source | None) -> Values:

@@ -42,6 +42,9 @@ class Watch:
         self._passing = passing
         self._on_look = on_look
         self._announced: dict[Announced, Values] = {}
+        self._since_ns = time_ns()
+        # What the node had counted before there was a recorder is none of its business.
+        self._before = dict(self._count(node.peers()))
         self._counted: dict[Counted, int] = {}
         self._is_ending = threading.Event()
         self._has_news = threading.Event()
@@ -98,10 +101,12 @@ class Watch:
         for row in rows.announcement_rows(self._announced, announced, now):
             self._intake.put_row(rows.ANNOUNCEMENTS, row)
         self._announced = announced
-        for counted, value in self._count(peers):
+        for counted, total in self._count(peers):
+            value = total - self._before.get(counted, 0)
             if value > self._counted.get(counted, 0):
                 self._counted[counted] = value
-                self._intake.put_row(rows.COUNTERS, rows.counter_row(now, *counted, value))
+                row = rows.counter_row(now, self._since_ns, *counted, value)
+                self._intake.put_row(rows.COUNTERS, row)
 
     def _count(self, peers: tuple[RemotePeer, ...]) -> Iterator[tuple[Counted, int]]:
         statistics = self._node.statistics()

@@ -54,7 +54,7 @@ from hubbub.store.manifest import (
     sources_of,
     write_manifest,
 )
-from hubbub.store.parquet import Writer, open_parquet
+from hubbub.store.parquet import Writer, fit, open_parquet
 from hubbub.store.schema import TABLES
 
 
@@ -183,13 +183,13 @@ def _merge(path: Path, schema: pa.Schema, sources: list[Path]) -> int:
             with open_parquet(source) as file:
                 expected += file.metadata.num_rows
                 for group in range(file.num_row_groups):
-                    waiting.append(file.read_row_group(group))
+                    waiting.append(fit(file.read_row_group(group), schema))
                     rows = sum(table.num_rows for table in waiting)
                     if rows >= ROW_GROUP_ROWS or _size(waiting) >= ROW_GROUP_BYTES:
-                        writer.write(pa.concat_tables(waiting).cast(schema))
+                        writer.write(pa.concat_tables(waiting))
                         waiting = []
         if waiting:
-            writer.write(pa.concat_tables(waiting).cast(schema))
+            writer.write(pa.concat_tables(waiting))
         assert writer.rows == expected
         return writer.rows
 

@@ -87,6 +87,17 @@ def open_parquet(path: Path) -> Any:
     return pq.ParquetFile(path, metadata=read_end(path), page_checksum_verification=True)
 
 
+def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Bring a table to the columns of a schema exactly; an older file has fewer of them."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def _end_of(file: IO[bytes]) -> bytes:
     """Return the end of a file, whole, and leave off behind it; too short: what there is."""
     size = file.seek(0, os.SEEK_END)

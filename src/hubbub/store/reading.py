@@ -19,7 +19,7 @@ from hubbub.store.columns import MessageColumns, cut_run, row_table
 from hubbub.store.journal import Segment, open_segment, segments
 from hubbub.store.layout import HOUR_NS, DataFile, hour_start_ns
 from hubbub.store.manifest import readable
-from hubbub.store.parquet import open_parquet
+from hubbub.store.parquet import fit, open_parquet
 from hubbub.store.records import PackedRun, Row
 from hubbub.store.schema import TABLES
 from hubbub.subjects import check_pattern, matches
@@ -182,7 +182,7 @@ class _Reader:
                 if is_known and not self._selection.has_span(times.min, times.max):
                     continue
                 table = parquet.read_row_group(place, columns=self._columns, use_threads=False)
-                yield table.select(self._columns).cast(self._schema)
+                yield fit(table, self._schema)
 
     def _pass_over(self, piece: pa.Table) -> pa.Table:
         """Leave out rows that were read before."""

@@ -92,6 +92,7 @@ COUNTERS: Final = pa.schema(
         ("link", pa.string()),
         ("name", pa.string()),
         ("value", pa.int64()),  # Since the recorder began: it only grows.
+        ("since_ns", pa.int64()),  # When that was; null: recorded before this column was there.
     ]
 )
 

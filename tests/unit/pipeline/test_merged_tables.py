@@ -20,6 +20,7 @@ from tests.unit.pipeline.test_merged_runs import found_gaps
 def mark(window: int, name: str, value: int, **fields: Any) -> Row:
     row = {"window_ns": START_NS + window * WINDOW_NS, "recorder": "rec", "node_id": SOURCE}
     row |= {"incarnation": 7, "link": "", "name": name, "node_name": "alice", "mark": value}
+    row["since_ns"] = 0
     return row | fields
 
 
@@ -117,7 +118,7 @@ MARKS = [
     mark(0, "repaired", 5, link="local"),
     mark(1, "repaired", 5, link="local"),
     mark(2, "repaired", 9, link="local"),
-    mark(3, "repaired", 2, link="local"),  # The recorder was started again.
+    mark(3, "repaired", 2, link="local"),  # The recorder of an old recording was started again.
     mark(0, "gaps", 7, node_id="", node_name=None, incarnation=0),
 ]
 
@@ -128,6 +129,19 @@ def test_counters_tell_by_how_much_they_grew_in_each_window(cut: int) -> None:
     got = counters.bus_counters(marks, WINDOW_NS)
     found = zip(got["node_id"].to_pylist(), seconds(got), got["added"].to_pylist(), strict=True)
     assert sorted(found) == [("", 0, 7), (SOURCE, 0, 5), (SOURCE, 20, 4), (SOURCE, 30, 2)]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3])
+def test_counter_of_a_recorder_that_was_started_again_begins_at_nothing(cut: int) -> None:
+    rows = [
+        mark(window, "repaired", value, since_ns=since_ns)
+        for window, value, since_ns in [(0, 5, 1), (0, 8, 2), (1, 9, 2)]
+    ]
+    marks = counters.merged(kept(".counts", rows[cut:]), kept(".counts", rows[:cut]))
+    got = counters.bus_counters(marks, WINDOW_NS)
+    assert sorted(zip(seconds(got), got["added"].to_pylist(), strict=True)) == [(0, 13), (10, 1)]
+    repaired = counters.repairs(marks)
+    assert sorted(repaired["repairs"].to_pylist()) == [1, 13]
 
 
 def test_periods_met_missed_and_late() -> None:

@@ -92,5 +92,5 @@ def test_announcements_are_told_when_they_change() -> None:
 
 
 def test_counter_has_the_columns_of_its_table() -> None:
-    assert fits("counters", rows.counter_row(1, LIDAR, "local", "messages", 5))
-    assert fits("counters", rows.counter_row(1, None, None, "gaps", 5))
+    assert fits("counters", rows.counter_row(2, 1, LIDAR, "local", "messages", 5))
+    assert fits("counters", rows.counter_row(2, 1, None, None, "gaps", 5))

@@ -23,7 +23,8 @@ from hubbub.store.manifest import (
     readable_files,
     streamable_from,
 )
-from hubbub.store.schema import MESSAGES
+from hubbub.store.reading import read_table
+from hubbub.store.schema import EVENTS, MESSAGES
 from tests.unit.store.disk import STRIDE, DyingDisk
 from tests.unit.store.recording import run, write_segment
 
@@ -53,6 +54,17 @@ def run_compaction(store: Path, now_ns: int = LATER) -> int:
     with tidying(store) as is_ours:
         assert is_ours
         return len(list(compact(store, now_ns)))
+
+
+def test_file_from_before_a_column_was_there_is_compacted_with_the_others(tmp_path: Path) -> None:
+    record(tmp_path, 3)
+    old = data_files(tmp_path, "events")[0].path
+    table = pq.read_table(old, partitioning=None)
+    pq.write_table(table.drop_columns(["count"]), old)
+    assert [rows.column_names for rows in read_table(tmp_path, "events")] == [EVENTS.names] * 3
+    assert run_compaction(tmp_path) == 2
+    [large] = [file for file in readable(tmp_path, "events") if file.first == 0]
+    assert pq.read_schema(large.path).names == EVENTS.names
 
 
 def test_large_file_is_read_instead_of_the_small_ones(tmp_path: Path) -> None:

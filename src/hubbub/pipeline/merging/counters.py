@@ -1,7 +1,9 @@
 """What the recorder's node counted, window by window.
 
-A counter only grows while its recorder runs, and begins at nothing when it is started again. So it
-is enough to know how far each had come at the end of each window: marks, merged by their maximum.
+A counter only grows while its recorder runs, and begins at nothing when it is started again, which
+is another counter: `since_ns` tells them apart. So it is enough to know how far each had come at
+the end of each window: marks, merged by their maximum. A recording from before there was `since_ns`
+has 0 there: in it a recorder was started again where a mark is lower than the one before.
 """
 
 from typing import Any, Final
@@ -13,7 +15,8 @@ import pyarrow.compute as pc
 from hubbub.pipeline.merging.groups import grouped, numbered, numbers, timestamps, united
 from hubbub.pipeline.tables import SHAPES
 
-_COUNTER: Final = ("recorder", "node_id", "incarnation", "link", "name")
+_NAMED: Final = ("recorder", "node_id", "incarnation", "link", "name")
+_COUNTER: Final = (*_NAMED, "since_ns")
 _COLUMNS: Final = SHAPES["bus_counters"].columns
 
 
@@ -26,7 +29,7 @@ def merged(known: Any, new: Any) -> Any:
 
 def bus_counters(marks: Any, window_ns: int) -> Any:
     """Say by how much each counter grew in each window."""
-    grown = _grown(marks)
+    grown = grouped(_grown(marks), ("window_ns", *_NAMED), sums=("added",), greatest=("node_name",))
     some = grown.filter(pc.greater(grown["added"], 0))
     begin_ns = numbers(some["window_ns"])
     columns = {name: some[name] for name in some.column_names}
@@ -50,6 +53,5 @@ def _grown(marks: Any) -> Any:
     ids, mark = counters[order], numbers(marks["mark"])[order]
     before = np.append(0, mark)[: len(mark)]
     before[np.append(True, ids[1:] != ids[:-1])[: len(ids)]] = 0
-    # A recorder that was started again counts from nothing.
     added = np.where(mark >= before, mark - before, mark)
     return marks.take(pa.array(order)).append_column("added", pa.array(added))

@@ -18,7 +18,7 @@ from hubbub.pipeline.source.whereabouts import (
 )
 from hubbub.store.columns import MessageColumns, row_table
 from hubbub.store.journal import Segment, open_segment
-from hubbub.store.parquet import open_parquet
+from hubbub.store.parquet import fit, open_parquet
 from hubbub.store.records import PackedRun, Row
 from hubbub.store.schema import TABLES
 
@@ -60,17 +60,6 @@ def _bounds(rows: Any, column: int) -> tuple[int, int] | None:
     if statistics is None or not statistics.has_min_max:
         return None
     return statistics.min, statistics.max
-
-
-def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Bring a table to the columns of the schema exactly: Spark takes nothing else."""
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _between(table: pa.Table, key: str, first: int, end: int | None) -> pa.Table:

@@ -9,7 +9,7 @@ from hubbub.pipeline.transforms.expressions import floor_to
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_COUNTER: Final = ("recorder", "node_id", "incarnation", "link", "name")
+_COUNTER: Final = ("recorder", "since_ns", "node_id", "incarnation", "link", "name")
 
 
 def marks(counters: "DataFrame", window_ns: int) -> "DataFrame":
@@ -17,6 +17,7 @@ def marks(counters: "DataFrame", window_ns: int) -> "DataFrame":
     marked = counters.where("value IS NOT NULL").selectExpr(
         f"{floor_to('time_ns', window_ns)} AS window_ns",
         "recorder",
+        "coalesce(since_ns, 0L) AS since_ns",
         "coalesce(node_id, '') AS node_id",
         "coalesce(incarnation, 0L) AS incarnation",
         "coalesce(link, '') AS link",
