@@ -35,6 +35,7 @@ from hubbub.events import (
     PayloadRejected,
     PeerJoined,
     PeerLeft,
+    PeerRefused,
     PeriodGranted,
     PublisherMatched,
     PublisherUnmatched,
@@ -49,6 +50,7 @@ from hubbub.events import (
     VersionMismatch,
 )
 from hubbub.links.faults import Faults
+from hubbub.links.tcp_options import TcpOptions
 from hubbub.message import Batch, Message, ReplayedMessage, Source
 from hubbub.node import Node
 from hubbub.opening import open
@@ -103,6 +105,7 @@ __all__ = [
     "PayloadRejected",
     "PeerJoined",
     "PeerLeft",
+    "PeerRefused",
     "PeriodGranted",
     "Player",
     "Producer",
@@ -136,6 +139,7 @@ __all__ = [
     "SubscriberMatched",
     "SubscriberUnmatched",
     "Subscription",
+    "TcpOptions",
     "TicksSkipped",
     "Vehicle",
     "VehicleAddress",

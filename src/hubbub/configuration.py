@@ -19,6 +19,7 @@ from hubbub.channel import DEFAULT_PORT, Channel
 from hubbub.errors import ConfigurationError
 from hubbub.links.dialling import parse_address
 from hubbub.links.faults import Faults
+from hubbub.links.tcp_options import TcpOptions, make_tcp_options
 from hubbub.protocol.settings import Settings
 
 FILE_VARIABLE: Final = "HUBBUB_CONFIG"
@@ -93,6 +94,14 @@ def _make_faults(name: str, parts: Mapping[str, Any]) -> Faults:
     return Faults(**parts)
 
 
+def _tcp(name: str, text: str) -> TcpOptions:
+    pairs = [one.partition("=") for one in _list(name, text)]
+    parts: dict[str, Any] = {part: value for part, _, value in pairs}
+    if "allow" in parts:
+        parts["allow"] = parts["allow"].split("+")
+    return make_tcp_options(name, parts)
+
+
 Read = Callable[[str, str], Any]
 _NUMBERS: Final[dict[str, Read]] = {str(kind): partial(_number, kind) for kind in (int, float)}
 _READ: Final[dict[str, Read]] = {
@@ -105,6 +114,7 @@ _READ: Final[dict[str, Read]] = {
     "channels": _channels,
     "listen": _listen,
     "faults": _faults,
+    "tcp": _tcp,
     "switch_interval_ms": _interval,
     "spin_us": partial(_number, float),
     **{
@@ -162,6 +172,8 @@ def _take(path: Path, option: str, value: Any) -> Any:
         raise ConfigurationError(f"{path}: there is no option {option}; {meant}")
     if option == "faults" and isinstance(value, dict):
         return _make_faults(f"{path}: faults", value)
+    if option == "tcp" and isinstance(value, dict):
+        return make_tcp_options(f"{path}: tcp", value)
     if option == "channels" and isinstance(value, list):
         value = ",".join(map(str, value))
     return _READ[option](f"{path}: {option}", value) if isinstance(value, str) else value

@@ -97,7 +97,7 @@ class Connection:
         peers = [HostAndPort(host, port or channel.port) for host, port in node._peers]
         return TcpLink(
             endpoint.key, endpoint.domain, endpoint.channel, listener.socket, peers,
-            endpoint.random, monotonic_ns, listener.scope,
+            endpoint.random, monotonic_ns, listener.scope, node._tcp,
         )  # fmt: skip
 
     def start(self, switch_interval_ms: float | None, spin_us: float) -> None:

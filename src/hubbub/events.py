@@ -206,6 +206,20 @@ class VersionMismatch(Event, frozen=True):
         return f"version mismatch: {what} on {self.channel}"
 
 
+class PeerRefused(Event, frozen=True):
+    """A connection by TCP was refused: of somebody who may not call, or cannot prove who it is.
+
+    Of the same address and reason, at most one event in ten seconds; `refused` in the statistics
+    of TCP counts all.
+    """
+
+    address: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"peer refused: {self.address}, {self.reason}, on {self.channel}"
+
+
 class Starved(Event, frozen=True):
     """The I/O thread was kept from running: other threads of this process held the interpreter."""
 

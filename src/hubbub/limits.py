@@ -261,6 +261,7 @@ RECORD_BYTES_MAX: Final = 1 << 17
 DIAL_INTERVAL: Final = 100 * MS
 DIAL_INTERVAL_CEILING: Final = 5 * SECOND
 DIAL_TIMEOUT: Final = 5 * SECOND
+REFUSAL_INTERVAL: Final = 10 * SECOND  # The same caller, refused for the same reason, is told of.
 
 # Payloads by reference.
 REFERENCE_BYTES_MIN: Final = 16 << 10

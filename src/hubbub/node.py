@@ -22,6 +22,7 @@ from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.local import LocalLink
 from hubbub.links.meeting import is_supported, runtime_directory
+from hubbub.links.tcp_options import TcpOptions
 from hubbub.mail import Mail
 from hubbub.producer import Producer, make_options
 from hubbub.protocol.core import Core
@@ -81,6 +82,7 @@ class Node(Closing):
         links: tuple[str, ...],
         peers: tuple[HostAndPort, ...],
         listen: ListenAt,
+        tcp: TcpOptions,
         registration: str,
         faults: Faults | None,
         link_options: dict[str, Any],
@@ -99,6 +101,7 @@ class Node(Closing):
         self._interface = interface
         self._peers = peers
         self._listen = listen
+        self._tcp = tcp
         self._registration = registration
         self._faults = faults
         self._link_options = link_options

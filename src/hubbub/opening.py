@@ -22,6 +22,7 @@ from hubbub.limits import (
 from hubbub.links.choice import choose_links, take_ways
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
+from hubbub.links.tcp_options import TcpOptions
 from hubbub.node import Node
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import make_settings
@@ -43,6 +44,7 @@ def open(
     links: Iterable[str] | None = None,
     peers: Iterable[str] | str | None = None,
     listen: int | str | None = None,
+    tcp: TcpOptions | None = None,
     multicast: bool = True,
     network: bool = True,
     registration: str = "both",
@@ -68,22 +70,20 @@ def open(
 
     `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
     `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
-    its own subscriptions. `links` are the ways that messages may take: by default "inproc", "local"
-    and "multicast", and "tcp" where it is asked for, or ["services"] alone. `peers` names nodes
-    that are connected to by TCP, such as "10.0.0.7:7266" or "host", the port being the channel's
-    unless it is given; `listen` is the port or address where others find this node, by default the
-    channel's. `multicast=False` does without UDP, `network=False` without any IP socket. Nodes of
-    this host find each other in a directory, by the network, or both (`registration`). `faults`
-    mistreats the frames of multicast, and makes that the only link unless `links` says otherwise.
-    A node shares services from its first `node.service` on, or with `services=True` (or
-    `ServiceOptions`) from the start, and may then manage those of others. Further options are those
-    of `hubbub.Settings`. What is not given is taken from the environment (HUBBUB_DOMAIN,
-    HUBBUB_HEARTBEAT_MS and so on), else from the TOML file that HUBBUB_CONFIG names.
+    its own subscriptions. `links` are the ways of messages: by default "inproc", "local" and
+    "multicast", and "tcp" where it is asked for, or ["services"] alone. `peers` names nodes to
+    connect to by TCP, such as "10.0.0.7:7266" or "host"; `listen` is the port or address where
+    others find this node; by default both are the channel's port. `tcp` says who may connect, and
+    by which certificates. `multicast=False` does without UDP, `network=False` without any IP
+    socket. Nodes of this host find each other in a directory, by the network, or both
+    (`registration`). `faults` mistreats the frames of multicast, the only link then unless `links`
+    says otherwise. A node shares services from its first `node.service` on, or with `services=True`
+    (or `ServiceOptions`) from the start. Further options are those of `hubbub.Settings`. The rest
+    is taken from the environment (HUBBUB_DOMAIN and so on), else from the TOML file HUBBUB_CONFIG.
     """
-    _refuse_key(key_file)
-    _begin_log(log)
+    _begin(key_file, log)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
-    _check_kinds(interface, faults)
+    _check_kinds(interface, faults, tcp)
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
@@ -94,6 +94,7 @@ def open(
         links=choose_links(ways, faults),
         peers=ways.peers,
         listen=ways.listen or ListenAt(),
+        tcp=tcp or TcpOptions(),
         registration=registration,
         faults=faults,
         link_options={**sizes, "gso": offload},
@@ -119,7 +120,8 @@ def _sizes(frame: int, receive_buffer: int, send_buffer: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _begin_log(log: str | None) -> None:
+def _begin(key_file: str | None, log: str | None) -> None:
+    _refuse_key(key_file)
     if log is not None:
         set_log(log)
 
@@ -190,9 +192,10 @@ def _check_kind(name: str, value: Any, kind: Any, wanted: str) -> None:
         raise ConfigurationError(f"{name}={value!r}: give {wanted}")
 
 
-def _check_kinds(interface: Any, faults: Any) -> None:
+def _check_kinds(interface: Any, faults: Any, tcp: Any) -> None:
     _check_kind("interface", interface, str | None, "a name, an address or 'all'")
     _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
+    _check_kind("tcp", tcp, TcpOptions | None, "hubbub.TcpOptions(...)")
 
 
 def _check_numbers(sizes: dict[str, int], threads_max: Any, interval_ms: Any, spin_us: Any) -> None:

@@ -5,14 +5,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hubbub
-from hubbub import ConfigurationError, GapAbandoned
+from hubbub import ConfigurationError, GapAbandoned, PeerRefused, TcpOptions
 from hubbub.gateway import Gateway, Side
 from hubbub.gateway.routes import ROUTES_PATTERN, Routes
+from tests.certificates import Authority
 from tests.integration.bus import (
     Actor,
     Events,
@@ -125,11 +127,18 @@ def free_tcp_port() -> int:
         return port
 
 
-def test_sites_are_joined_by_tcp_and_again_after_a_break() -> None:
+def with_tls(site: Side, options: TcpOptions) -> Side:
+    return replace(site, ca=options.ca, certificate=options.certificate, key=options.key)
+
+
+def test_sites_are_joined_by_tls_and_again_after_a_break(tmp_path: Path) -> None:
     left, right = fresh_place(), fresh_place()
     address = f"127.0.0.1:{free_tcp_port()}"
-    there = [side(right, "right"), Side("wan", listen=address)]
-    here = [side(left, "left"), Side("wan", interface="127.0.0.1", peers=(address,))]
+    options = Authority(tmp_path).options("plant-a")
+    listening = Side("wan", listen=address, allow=("plant-a",))
+    calling = Side("wan", interface="127.0.0.1", peers=(address,))
+    there = [side(right, "right"), with_tls(listening, options)]
+    here = [side(left, "left"), with_tls(calling, options)]
     with (
         Gateway.open(here, name="gw-left"),
         left.open("talker") as talker,
@@ -151,6 +160,22 @@ def test_sites_are_joined_by_tcp_and_again_after_a_break() -> None:
             assert payloads(take(subscription, 1)) == [b"after"]
             gap = events.wait(GapAbandoned)
             assert (gap.publisher.name, gap.first, gap.last) == ("talker", 2, 2)
+
+
+def test_who_may_not_connect_is_an_event_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    address = f"127.0.0.1:{free_tcp_port()}"
+    events, allow = Events(), TcpOptions(allow=("10.0.0.0/8",))
+    options: dict[str, Any] = {"links": ["tcp"], "multicast": False, "interface": "127.0.0.1"}
+    with (
+        hubbub.open("strict", listen=address, tcp=allow, on_event=events, **options) as strict,
+        hubbub.open("stranger", listen=0, peers=[address], **options),
+    ):
+        event = events.wait(PeerRefused)
+        assert event.address.startswith("127.0.0.1:")
+        assert event.reason == "its address is not allowed"
+        tcp = strict.statistics().channels[0].tcp
+        assert tcp is not None and tcp.refused >= 1
+    assert "peer refused: 127.0.0.1:" in caplog.text
 
 
 def test_node_that_would_hear_itself_is_refused() -> None:

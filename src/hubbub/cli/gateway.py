@@ -34,8 +34,9 @@ def gateway(
         typer.Option(
             "--side",
             metavar="OPTION=VALUE,...",
-            help="A network to join: name, domain, interface, group, port, listen, peers, only"
-            " (the last two joined by +). At least two.",
+            help="A network to join: name, domain, interface, group, port, listen, peers, only,"
+            " ca, certificate, key, allow (several peers, patterns and names joined by +). At least"
+            " two.",
         ),
     ] = None,
     config: Annotated[
@@ -51,13 +52,16 @@ def gateway(
     """Pass on what nodes beyond want, under the name of its origin, in order and once.
 
     Nothing crosses that nobody beyond wants. Sides are LANs (interface=, domain=, group=, port=) or
-    sites by TCP (listen=, peers=). Exits with 2 when two sides are the same network.
+    sites by TCP (listen=, peers=), with certificates if there are any (ca=, certificate=, key=),
+    and only from who may call (allow=). Exits with 2 when two sides are the same network.
     """
     if context.invoked_subcommand is not None:
         return
     described = _describe(sides or [], config)
     joined = ", ".join(side.name for side in described.sides)
     if check:
+        for side in described.sides:
+            side.tcp.make_tls()
         note(f"{plural(len(described.sides), 'side')}: {joined}")
         return
     set_up_log(is_wanted=log is not None)
@@ -100,7 +104,7 @@ def _wait() -> None:
 
 
 def _tell(event: hubbub.Event) -> None:
-    if isinstance(event, hubbub.GapAbandoned | hubbub.SlowConsumer):
+    if isinstance(event, hubbub.GapAbandoned | hubbub.SlowConsumer | hubbub.PeerRefused):
         note(str(event))
 
 

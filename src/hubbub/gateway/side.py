@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from hubbub import TcpOptions
 from hubbub.channel import DEFAULT_GROUP, DEFAULT_PORT, Channel
 from hubbub.errors import ConfigurationError
 from hubbub.node import Node
@@ -24,7 +25,8 @@ class Side:
 
     `listen` (a port, or an address with one) or `peers` make it a site: reached by TCP, and by
     multicast as well if there is a `group`. Of subjects, `only` those that match one of these
-    patterns cross, to this side and from it.
+    patterns cross, to this side and from it. What `ca`, `certificate`, `key` and `allow` of a site
+    are says `hubbub.TcpOptions`.
     """
 
     name: str
@@ -35,6 +37,10 @@ class Side:
     listen: str | None = None
     peers: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    allow: tuple[str, ...] = ()
 
     @property
     def is_site(self) -> bool:
@@ -48,8 +54,13 @@ class Side:
             return self.listen, self.peers
         return self.domain, self.interface, self.group or DEFAULT_GROUP, self.port or DEFAULT_PORT
 
+    @property
+    def tcp(self) -> TcpOptions:
+        """Return what connections of a site are like, or say what cannot work."""
+        return TcpOptions(self.ca, self.certificate, self.key, self.allow)
 
-_LISTS: Final = ("peers", "only")
+
+_LISTS: Final = ("peers", "only", "allow")
 _TEXTS: Final = tuple(field.name for field in fields(Side) if field.name not in ("port", *_LISTS))
 OPTIONS: Final = tuple(field.name for field in fields(Side))
 
@@ -84,7 +95,19 @@ def make_side(text: str, options: dict[str, Any]) -> Side:
         made[name] = _read_list(text, name, made[name])
     for pattern in made.get("only", ()):
         check_pattern(pattern)
-    return Side(**{"name": text, **made})
+    return _check_site(Side(**{"name": text, **made}))
+
+
+def _check_site(side: Side) -> Side:
+    """Refuse what cannot work of a site; its certificates are read when it opens."""
+    try:
+        options = side.tcp
+    except ConfigurationError as error:
+        raise ConfigurationError(f"side {side.name!r}: {error}") from None
+    if not side.is_site and options != TcpOptions():
+        given = "allow" if side.allow else "ca"
+        raise ConfigurationError(f"side {side.name!r}: {given} is of sites: add listen or peers")
+    return side
 
 
 def _read_port(text: str, value: Any) -> int:
@@ -131,7 +154,7 @@ def open_side(side: Side, *, name: str, is_apart: bool = True, **options: Any) -
     return open_node(
         name, domain=domain, interface=side.interface, channels=[channel], loopback=False,
         links=links, multicast=is_lan, peers=list(side.peers) or None, listen=_listen_at(side),
-        **options,
+        tcp=side.tcp, **options,
     )  # fmt: skip
 
 

@@ -164,6 +164,10 @@ class PipeLink(Generic[P]):
         for fileno in pipe.filenos():
             self._by_fileno[fileno] = pipe
             self._epoll.register(fileno, select.EPOLLIN)
+        self._say_hello(pipe)
+
+    def _say_hello(self, pipe: P) -> None:
+        """Send our greeting, or what must go before it."""
         with contextlib.suppress(OSError):
             pipe.socket.send(self._greeting)
 
@@ -172,7 +176,7 @@ class PipeLink(Generic[P]):
         self._strangers.pop(pipe.socket.fileno(), None)
         size = len(self._greeting)
         if len(greeting) < size or not greeting.startswith(self._greeting[:-KEY_BYTES]):
-            self._refused += 1
+            self._refuse(pipe, "it is of another bus")
             return False
         key = greeting[size - KEY_BYTES : size]
         other = self._pipes.get(key)
@@ -205,8 +209,12 @@ class PipeLink(Generic[P]):
         for stranger in list(self._strangers.values()):
             stranger.looks += 1
             if stranger.looks > LOOKS_MAX:
-                self._refused += 1
+                self._refuse(stranger, "it did not say who it is")
                 self._discard(stranger)
+
+    def _refuse(self, pipe: P, reason: str) -> None:
+        """Count a connection that is not wanted."""
+        self._refused += 1
 
     # Sending.
 
@@ -235,7 +243,7 @@ class PipeLink(Generic[P]):
             sent_bytes = pipe.socket.sendmsg(buffers)
         except OSError as error:
             if error.errno in NO_ROOM:
-                self._keep(pipe, buffers)
+                self._keep_all(pipe, b"".join(buffers))
             else:
                 self._dropped += 1  # Its end is found by reading.
             return None
@@ -247,7 +255,11 @@ class PipeLink(Generic[P]):
         if pipe.backlog_bytes + sum(map(len, buffers)) > BACKLOG_BYTES_MAX:
             self._dropped += 1
             return
-        self._keep_all(pipe, b"".join(buffers))
+        self._keep_all(pipe, b"".join(self._pack(pipe, buffers)))
+
+    def _pack(self, pipe: P, buffers: Buffers) -> Buffers:
+        """Make of a burst what goes by a pipe; from then on it must go, and in this order."""
+        return buffers
 
     def _keep_all(self, pipe: P, packet: bytes) -> None:
         if not pipe.backlog:

@@ -14,17 +14,23 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import islice
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from hubbub.errors import LinkError
+from hubbub.links.allowing import AllowList, Refusals
 from hubbub.links.dialling import Dialler, HostAndPort, Target
 from hubbub.links.inlet import Received
 from hubbub.links.listening import address_text
 from hubbub.links.pipes import LISTENING, NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
 from hubbub.links.records import RecordReader, encode_head
+from hubbub.links.tcp_options import TcpOptions
 from hubbub.protocol.burst import FarPipes, Pipes
 from hubbub.protocol.delivery import TCP
 from hubbub.wire.header import KEY_BYTES
+
+if TYPE_CHECKING:
+    from hubbub.links.tls import TlsSession
 
 _READ_BYTES: Final = 1 << 18
 _READS_MAX: Final = 4  # Of so much, before other pipes have their turn.
@@ -32,6 +38,7 @@ _KEPT_AT_ONCE: Final = 64
 _GREETING: Final = struct.Struct(f"!4sBII{KEY_BYTES}s")
 _MAGIC: Final = b"\xff\x04hu"
 _VERSION: Final = 1
+_TLS_HELLO: Final = b"\x16\x03"
 
 # An end that nobody told of is found by the want of answers, as soon as a silent peer is: meanwhile
 # what goes this way is stuck, though another way may be open.
@@ -55,12 +62,15 @@ class TcpStatistics(PipeStatistics):
 class _TcpPipe(Pipe):
     """A connection to another host, or at least to another process."""
 
-    __slots__ = ("greeting", "reader", "target")
+    __slots__ = ("greeting", "is_admitted", "place", "reader", "session", "target")
 
     def __init__(self, opened: socket.socket, target: Target | None) -> None:
         super().__init__(opened, is_ours=target is not None)
         self.target = target
+        self.place = _place_of(opened)
         self.greeting = b""  # As far as it has come.
+        self.session: TlsSession | None = None
+        self.is_admitted = True  # Else its certificate must say that it may be here.
         self.reader = RecordReader()
 
 
@@ -73,7 +83,12 @@ class TcpLink(PipeLink[_TcpPipe]):
     def __init__(
         self, key: bytes, domain: int, channel: str, listener: socket.socket,
         peers: list[HostAndPort], random: Random, clock: Callable[[], int], scope: int = 0,
+        options: TcpOptions | None = None,
     ) -> None:  # fmt: skip
+        options = options or TcpOptions()
+        self._tls = options.make_tls()
+        self._allowed = AllowList(options.allow)
+        self.refusals = Refusals()
         place = crc32(channel.encode())
         super().__init__(key, _GREETING.pack(_MAGIC, _VERSION, domain, place, key))
         self._listener = listener
@@ -99,14 +114,70 @@ class TcpLink(PipeLink[_TcpPipe]):
         return self._dialler.deadline()
 
     def _begin(self, opened: socket.socket, target: Target | None) -> None:
-        if self._is_crowded():
-            self._refused += 1
+        _set_up(opened)
+        pipe = _TcpPipe(opened, target)
+        reason = "there are too many already" if self._is_crowded() else self._doubt(pipe)
+        if reason:
+            self._refuse(pipe, reason)
             opened.close()
             if target is not None:
                 self._dialler.retry(self._clock(), target)
             return
-        _set_up(opened)
-        self._greet(_TcpPipe(opened, target))
+        if self._tls is not None:
+            pipe.session = self._tls.begin(None if target is None else target.host)
+        self._greet(pipe)
+
+    def _doubt(self, pipe: _TcpPipe) -> str:
+        """Say why somebody may not call us, as far as its address tells."""
+        if pipe.target is not None or self._allowed.is_open:
+            return ""
+        pipe.is_admitted = self._allowed.has_network(pipe.place[0])
+        return "" if pipe.is_admitted or self._allowed.names else "its address is not allowed"
+
+    def _say_hello(self, pipe: _TcpPipe) -> None:
+        if pipe.session is None:
+            super()._say_hello(pipe)
+        else:
+            self._shake_hands(pipe, b"")
+
+    def _shake_hands(self, pipe: _TcpPipe, data: bytes) -> bytes | None:
+        """Go on with a connection that must be sealed first; None: it must end."""
+        assert pipe.session is not None
+        try:
+            data = pipe.session.take(data)
+        except LinkError as error:
+            self._refuse(pipe, str(error))
+            self._send_small(pipe, pipe.session.seal())  # It shall know why.
+            return None
+        if pipe.session.is_open and not pipe.is_admitted:
+            names = pipe.session.names()
+            if not self._allowed.has_name(names):
+                self._refuse(pipe, f"its certificate of {', '.join(sorted(names))} is not allowed")
+                return None
+            pipe.is_admitted = True
+        greeting = self._greeting if pipe.session.is_open else b""
+        self._send_small(pipe, pipe.session.seal(greeting))
+        return data
+
+    def _unseal(self, pipe: _TcpPipe, data: bytes) -> bytes | None:
+        """Return what came as it was before it was sealed; None: the connection must end."""
+        assert pipe.session is not None
+        if not pipe.session.is_open:
+            return self._shake_hands(pipe, data)
+        try:
+            return pipe.session.take(data)
+        except LinkError as error:
+            self._refuse(pipe, str(error))
+            return None
+
+    def _send_small(self, pipe: _TcpPipe, data: bytes) -> None:
+        """Send the first bytes of a connection, for which there is always room."""
+        with contextlib.suppress(OSError):
+            pipe.socket.send(data)
+
+    def _refuse(self, pipe: _TcpPipe, reason: str) -> None:
+        super()._refuse(pipe, reason)
+        self.refusals.note(self._clock(), *pipe.place, reason)
 
     def _accept(self) -> None:
         while True:
@@ -119,10 +190,7 @@ class TcpLink(PipeLink[_TcpPipe]):
 
     def _make_source(self, pipe: _TcpPipe) -> Pipes:
         source = FarPipes((pipe.key,))
-        try:
-            source.place = address_text(pipe.socket.getpeername())
-        except OSError:
-            source.place = "gone"
+        source.place = address_text(pipe.place) if pipe.place[1] else "gone"
         return source
 
     def _hear_greeting(self, pipe: _TcpPipe, data: bytes) -> bytes | None:
@@ -130,7 +198,8 @@ class TcpLink(PipeLink[_TcpPipe]):
         heard, size = pipe.greeting + data, len(self._greeting)
         common = self._greeting[:-KEY_BYTES]
         if not common.startswith(heard[: len(common)]):
-            self._refused += 1  # At once: who speaks another language may wait for an answer.
+            # At once: who speaks another language may wait for an answer.
+            self._refuse(pipe, _explain(heard))
             return None
         if len(heard) < size:
             pipe.greeting = heard
@@ -145,7 +214,11 @@ class TcpLink(PipeLink[_TcpPipe]):
     def _head(self, buffers: Buffers, segment_bytes: int) -> bytes:
         return encode_head(sum(map(len, buffers)), segment_bytes)
 
+    def _pack(self, pipe: _TcpPipe, buffers: Buffers) -> Buffers:
+        return buffers if pipe.session is None else [pipe.session.seal(b"".join(buffers))]
+
     def _transmit(self, pipe: _TcpPipe, buffers: Buffers) -> int | None:
+        buffers = self._pack(pipe, buffers)
         sent_bytes = super()._transmit(pipe, buffers)
         if sent_bytes is not None and sent_bytes < sum(map(len, buffers)):
             # What has begun must be ended, whatever else waits.
@@ -198,17 +271,19 @@ class TcpLink(PipeLink[_TcpPipe]):
                 return False
             if not data:
                 return False
-            if not pipe.key:
+            if pipe.session is not None:
+                data = self._unseal(pipe, data)
+            if not pipe.key and data is not None:
                 data = self._hear_greeting(pipe, data)
-                if data is None:
-                    return False
+            if data is None:
+                return False
             self._bytes_in += len(data)
             self._latest = pipe
             for burst, segment_bytes in pipe.reader.feed(data):
                 self._packets_in += 1
                 received.append((burst, segment_bytes, pipe.source))
             if pipe.reader.is_broken:
-                self._refused += 1
+                self._refuse(pipe, "it sent what is no record")
                 return False
         return True
 
@@ -241,6 +316,22 @@ class TcpLink(PipeLink[_TcpPipe]):
         return TcpStatistics(
             **asdict(super().statistics()), address=self.address_text, calls=self._dialler.calls
         )
+
+
+def _place_of(opened: socket.socket) -> tuple[str, int]:
+    """Return where a connection leads; port 0: it has ended already."""
+    try:
+        host, port = opened.getpeername()[:2]
+    except OSError:
+        return "0.0.0.0", 0
+    return host, port
+
+
+def _explain(heard: bytes) -> str:
+    """Say what is wrong with a greeting."""
+    if heard.startswith(_TLS_HELLO):
+        return "it speaks TLS, which is not asked for here"
+    return "it is of another bus" if heard.startswith(_MAGIC) else "it speaks another language"
 
 
 def _set_up(opened: socket.socket) -> None:

@@ -11,6 +11,7 @@ from hubbub.events import (
     Nagging,
     PeerJoined,
     PeerLeft,
+    PeerRefused,
     PublisherMatched,
     PublisherUnmatched,
     SlowConsumer,
@@ -32,6 +33,7 @@ from hubbub.wire.timed import split_origin
 _CONCERN_OF: dict[type[Event], logging.Logger] = {
     PeerJoined: logger_of("peers"),
     PeerLeft: logger_of("peers"),
+    PeerRefused: logger_of("peers"),
     PublisherMatched: logger_of("peers"),
     PublisherUnmatched: logger_of("peers"),
     SubscriberMatched: logger_of("peers"),
@@ -44,7 +46,7 @@ _CONCERN_OF: dict[type[Event], logging.Logger] = {
     LinkUp: logger_of("connection"),
     Closed: logger_of("connection"),
 }
-_WARNINGS = (GapAbandoned, Nagging, SlowConsumer, LinkDown, VersionMismatch)
+_WARNINGS = (GapAbandoned, Nagging, SlowConsumer, LinkDown, PeerRefused, VersionMismatch)
 
 _wire_in = logger_of("wire.in")
 _wire_out = logger_of("wire.out")

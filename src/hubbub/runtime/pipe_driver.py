@@ -9,6 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from hubbub.events import PeerRefused
 from hubbub.limits import STORE_PATIENCE, STORE_WARM_PATIENCE
 from hubbub.links import arena
 from hubbub.links.depot import Depot
@@ -130,6 +131,15 @@ class TcpDriver(PipeDriver):
     """Drives the pipes to elsewhere."""
 
     link: TcpLink
+
+    def _has_notes(self) -> bool:
+        return bool(self.link.refusals.untold)
+
+    def _look_after(self, now: int) -> None:
+        """Tell who was refused; under the lock."""
+        core, untold = self._driver.core, self.link.refusals.untold
+        while untold:
+            core.events.append(PeerRefused(core.endpoint.channel, *untold.popleft()))
 
 
 class LocalDriver(PipeDriver):

@@ -45,6 +45,9 @@ def test_side_that_lets_only_some_subjects_cross() -> None:
         ("domain=a,domain=b", "domain is there twice"),
         ("port=0", "port='0' must be from 1 to 65535"),
         ("port=x", "port='x' must be from 1 to 65535"),
+        ("allow=10.0.0.0/8", "allow is of sites: add listen or peers"),
+        ("listen=7300,allow=plant-a", "'plant-a' is a name, which only a certificate can prove"),
+        ("listen=7300,ca=ca.pem", "certificate is missing"),
         ("peers=a++b", r"peers=\['a', '', 'b'\] is not a list of texts"),
     ],
 )
