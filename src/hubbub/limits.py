@@ -258,6 +258,8 @@ PIPE_FRAME_BYTES: Final = 60_000
 
 # TCP. A record is a burst of frames; a peer that cannot be reached is called ever less often.
 RECORD_BYTES_MAX: Final = 1 << 17
+PACKED_BYTES_MIN: Final = 128  # A smaller record is sent as it is.
+UNPACKED_BYTES_MAX: Final = 64 << 20  # Of what comes by one read of a connection.
 DIAL_INTERVAL: Final = 100 * MS
 DIAL_INTERVAL_CEILING: Final = 5 * SECOND
 DIAL_TIMEOUT: Final = 5 * SECOND

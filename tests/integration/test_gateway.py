@@ -128,10 +128,11 @@ def free_tcp_port() -> int:
 
 
 def with_tls(site: Side, options: TcpOptions) -> Side:
-    return replace(site, ca=options.ca, certificate=options.certificate, key=options.key)
+    names = ("ca", "certificate", "key")
+    return replace(site, compress="zlib", **{name: getattr(options, name) for name in names})
 
 
-def test_sites_are_joined_by_tls_and_again_after_a_break(tmp_path: Path) -> None:
+def test_sites_are_joined_by_tls_packed_and_again_after_a_break(tmp_path: Path) -> None:
     left, right = fresh_place(), fresh_place()
     address = f"127.0.0.1:{free_tcp_port()}"
     options = Authority(tmp_path).options("plant-a")

@@ -14,7 +14,7 @@ from hubbub.cli.session import end_on_sigterm, open_node, set_up_log
 from hubbub.cli.terminal import note, plural
 from hubbub.gateway import Gateway, RodosGateway, Side, open_links, read_side
 from hubbub.gateway.config import Config, read_config
-from hubbub.gateway.side import check_sides
+from hubbub.gateway.side import OPTIONS, check_sides
 from hubbub.protocol.gateway.router import INTELLIGENT
 
 _NAME = "gateway"
@@ -34,8 +34,7 @@ def gateway(
         typer.Option(
             "--side",
             metavar="OPTION=VALUE,...",
-            help="A network to join: name, domain, interface, group, port, listen, peers, only,"
-            " ca, certificate, key, allow (several peers, patterns and names joined by +). At least"
+            help=f"A network to join: {', '.join(OPTIONS)}; what is a list, joined by +. At least"
             " two.",
         ),
     ] = None,

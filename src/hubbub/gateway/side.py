@@ -25,8 +25,8 @@ class Side:
 
     `listen` (a port, or an address with one) or `peers` make it a site: reached by TCP, and by
     multicast as well if there is a `group`. Of subjects, `only` those that match one of these
-    patterns cross, to this side and from it. What `ca`, `certificate`, `key` and `allow` of a site
-    are says `hubbub.TcpOptions`.
+    patterns cross, to this side and from it. What `ca`, `certificate`, `key`, `allow` and
+    `compress` of a site are says `hubbub.TcpOptions`.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Side:
     certificate: str = ""
     key: str = ""
     allow: tuple[str, ...] = ()
+    compress: str = ""
 
     @property
     def is_site(self) -> bool:
@@ -57,11 +58,12 @@ class Side:
     @property
     def tcp(self) -> TcpOptions:
         """Return what connections of a site are like, or say what cannot work."""
-        return TcpOptions(self.ca, self.certificate, self.key, self.allow)
+        return TcpOptions(self.ca, self.certificate, self.key, self.allow, self.compress)
 
 
 _LISTS: Final = ("peers", "only", "allow")
 _TEXTS: Final = tuple(field.name for field in fields(Side) if field.name not in ("port", *_LISTS))
+TCP_OPTIONS: Final = tuple(field.name for field in fields(TcpOptions))
 OPTIONS: Final = tuple(field.name for field in fields(Side))
 
 
@@ -105,7 +107,7 @@ def _check_site(side: Side) -> Side:
     except ConfigurationError as error:
         raise ConfigurationError(f"side {side.name!r}: {error}") from None
     if not side.is_site and options != TcpOptions():
-        given = "allow" if side.allow else "ca"
+        given = next(name for name in TCP_OPTIONS if getattr(side, name))
         raise ConfigurationError(f"side {side.name!r}: {given} is of sites: add listen or peers")
     return side
 

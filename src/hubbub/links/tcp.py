@@ -19,11 +19,12 @@ from zlib import crc32
 
 from hubbub.errors import LinkError
 from hubbub.links.allowing import AllowList, Refusals
+from hubbub.links.compression import OFFERS, Codec, agree, make_codecs, offer, pack
 from hubbub.links.dialling import Dialler, HostAndPort, Target
 from hubbub.links.inlet import Received
 from hubbub.links.listening import address_text
 from hubbub.links.pipes import LISTENING, NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
-from hubbub.links.records import RecordReader, encode_head
+from hubbub.links.records import HEAD_BYTES, RecordReader, encode_head, encode_packed
 from hubbub.links.tcp_options import TcpOptions
 from hubbub.protocol.burst import FarPipes, Pipes
 from hubbub.protocol.delivery import TCP
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES: Final = 1 << 18
 _READS_MAX: Final = 4  # Of so much, before other pipes have their turn.
+_PACKED_READ_BYTES: Final = 1 << 14  # Where records are packed: some thousand times that comes out.
 _KEPT_AT_ONCE: Final = 64
 _GREETING: Final = struct.Struct(f"!4sBII{KEY_BYTES}s")
 _MAGIC: Final = b"\xff\x04hu"
@@ -57,12 +59,14 @@ class TcpStatistics(PipeStatistics):
     address: str
     calls: int
     """Peers that are called just now and have not answered yet."""
+    saved_bytes_out: int
+    """What compression kept off the wire."""
 
 
 class _TcpPipe(Pipe):
     """A connection to another host, or at least to another process."""
 
-    __slots__ = ("greeting", "is_admitted", "place", "reader", "session", "target")
+    __slots__ = ("codec", "greeting", "is_admitted", "place", "reader", "session", "target")
 
     def __init__(self, opened: socket.socket, target: Target | None) -> None:
         super().__init__(opened, is_ours=target is not None)
@@ -70,6 +74,7 @@ class _TcpPipe(Pipe):
         self.place = _place_of(opened)
         self.greeting = b""  # As far as it has come.
         self.session: TlsSession | None = None
+        self.codec: Codec | None = None
         self.is_admitted = True  # Else its certificate must say that it may be here.
         self.reader = RecordReader()
 
@@ -89,8 +94,12 @@ class TcpLink(PipeLink[_TcpPipe]):
         self._tls = options.make_tls()
         self._allowed = AllowList(options.allow)
         self.refusals = Refusals()
+        self._codecs = make_codecs(options.compress)
+        self._saved_bytes_out = 0
         place = crc32(channel.encode())
         super().__init__(key, _GREETING.pack(_MAGIC, _VERSION, domain, place, key))
+        version = _VERSION | offer(self._codecs)
+        self._hello = _GREETING.pack(_MAGIC, version, domain, place, key)
         self._listener = listener
         self._clock = clock
         self.address_text = address_text(listener.getsockname())
@@ -136,7 +145,7 @@ class TcpLink(PipeLink[_TcpPipe]):
 
     def _say_hello(self, pipe: _TcpPipe) -> None:
         if pipe.session is None:
-            super()._say_hello(pipe)
+            self._send_small(pipe, self._hello)
         else:
             self._shake_hands(pipe, b"")
 
@@ -155,7 +164,7 @@ class TcpLink(PipeLink[_TcpPipe]):
                 self._refuse(pipe, f"its certificate of {', '.join(sorted(names))} is not allowed")
                 return None
             pipe.is_admitted = True
-        greeting = self._greeting if pipe.session.is_open else b""
+        greeting = self._hello if pipe.session.is_open else b""
         self._send_small(pipe, pipe.session.seal(greeting))
         return data
 
@@ -197,7 +206,8 @@ class TcpLink(PipeLink[_TcpPipe]):
         """Take the first bytes of a connection; return what follows them, None if it must end."""
         heard, size = pipe.greeting + data, len(self._greeting)
         common = self._greeting[:-KEY_BYTES]
-        if not common.startswith(heard[: len(common)]):
+        plain, offered = _split_offer(heard[:size])
+        if not common.startswith(plain[: len(common)]):
             # At once: who speaks another language may wait for an answer.
             self._refuse(pipe, _explain(heard))
             return None
@@ -207,7 +217,9 @@ class TcpLink(PipeLink[_TcpPipe]):
         pipe.greeting = b""
         if pipe.target is not None:
             self._dialler.met(pipe.target, heard[size - KEY_BYTES : size])
-        return heard[size:] if self._identify(pipe, heard[:size]) else None
+        pipe.codec = agree(self._codecs, offered)
+        pipe.reader.unpack = None if pipe.codec is None else pipe.codec.unpack
+        return heard[size:] if self._identify(pipe, plain) else None
 
     # Sending.
 
@@ -215,7 +227,20 @@ class TcpLink(PipeLink[_TcpPipe]):
         return encode_head(sum(map(len, buffers)), segment_bytes)
 
     def _pack(self, pipe: _TcpPipe, buffers: Buffers) -> Buffers:
-        return buffers if pipe.session is None else [pipe.session.seal(b"".join(buffers))]
+        if pipe.codec is None and pipe.session is None:
+            return buffers
+        record = b"".join(buffers)
+        if pipe.codec is not None:
+            record = self._make_smaller(pipe.codec, record)
+        return [record if pipe.session is None else pipe.session.seal(record)]
+
+    def _make_smaller(self, codec: Codec, record: bytes) -> bytes:
+        packed = pack(codec, record[HEAD_BYTES:])
+        if packed is None:
+            return record
+        smaller = encode_packed(record, packed)
+        self._saved_bytes_out += len(record) - len(smaller)
+        return smaller
 
     def _transmit(self, pipe: _TcpPipe, buffers: Buffers) -> int | None:
         buffers = self._pack(pipe, buffers)
@@ -262,9 +287,11 @@ class TcpLink(PipeLink[_TcpPipe]):
         return received
 
     def _read(self, pipe: _TcpPipe, reads: int, received: list[Received]) -> bool:
-        for _ in range(min(reads, _READS_MAX)):
+        is_plain = pipe.codec is None
+        size_bytes = _READ_BYTES if is_plain else _PACKED_READ_BYTES
+        for _ in range(min(reads, _READS_MAX if is_plain else 1)):
             try:
-                data: bytes | None = pipe.socket.recv(_READ_BYTES)
+                data: bytes | None = pipe.socket.recv(size_bytes)
             except BlockingIOError:
                 return True
             except OSError:
@@ -282,8 +309,8 @@ class TcpLink(PipeLink[_TcpPipe]):
             for burst, segment_bytes in pipe.reader.feed(data):
                 self._packets_in += 1
                 received.append((burst, segment_bytes, pipe.source))
-            if pipe.reader.is_broken:
-                self._refuse(pipe, "it sent what is no record")
+            if pipe.reader.fault:
+                self._refuse(pipe, pipe.reader.fault)
                 return False
         return True
 
@@ -314,7 +341,10 @@ class TcpLink(PipeLink[_TcpPipe]):
     def statistics(self) -> TcpStatistics:
         """Count what the pipes did."""
         return TcpStatistics(
-            **asdict(super().statistics()), address=self.address_text, calls=self._dialler.calls
+            **asdict(super().statistics()),
+            address=self.address_text,
+            calls=self._dialler.calls,
+            saved_bytes_out=self._saved_bytes_out,
         )
 
 
@@ -325,6 +355,15 @@ def _place_of(opened: socket.socket) -> tuple[str, int]:
     except OSError:
         return "0.0.0.0", 0
     return host, port
+
+
+def _split_offer(heard: bytes) -> tuple[bytes, int]:
+    """Take out of a greeting, as far as it has come, what is offered in it."""
+    at = len(_MAGIC)
+    if len(heard) <= at:
+        return heard, 0
+    version = heard[at]
+    return heard[:at] + bytes([version & ~OFFERS]) + heard[at + 1 :], version & OFFERS
 
 
 def _explain(heard: bytes) -> str:

@@ -1,10 +1,11 @@
-"""What connections by TCP are like, beyond where they lead: who may make them, and sealed how."""
+"""What connections by TCP are like, beyond where they lead: who may make them, sealed how."""
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import ConfigurationError
 from hubbub.links.allowing import AllowList
+from hubbub.links.compression import CODECS
 
 if TYPE_CHECKING:
     from hubbub.links.tls import Tls
@@ -17,12 +18,15 @@ class TcpOptions:
     `ca`, `certificate` and `key` are PEM files: with them every connection is TLS 1.3, and both
     ends must show a certificate of that authority; who is called must have one for the name it was
     called by. `allow` lists who may call: networks, addresses, and names of certificates.
+    `compress` is `zlib`, or `zstd` with `zlib` for who has no other; it is done with peers that
+    are asked to as well.
     """
 
     ca: str = ""
     certificate: str = ""
     key: str = ""
     allow: tuple[str, ...] = ()
+    compress: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work together."""
@@ -35,6 +39,8 @@ class TcpOptions:
             raise ConfigurationError(
                 f"{missing[0]} is missing: TLS needs ca, certificate and key, or none of them"
             )
+        if self.compress not in ("", *CODECS):
+            raise ConfigurationError(f"compress={self.compress!r} is none of {', '.join(CODECS)}")
         names = AllowList(self.allow).names
         if names and missing:
             raise ConfigurationError(

@@ -47,6 +47,8 @@ def test_side_that_lets_only_some_subjects_cross() -> None:
         ("port=x", "port='x' must be from 1 to 65535"),
         ("allow=10.0.0.0/8", "allow is of sites: add listen or peers"),
         ("listen=7300,allow=plant-a", "'plant-a' is a name, which only a certificate can prove"),
+        ("compress=zlib", "compress is of sites: add listen or peers"),
+        ("listen=7300,compress=lzma", "compress='lzma' is none of zlib, zstd"),
         ("listen=7300,ca=ca.pem", "certificate is missing"),
         ("peers=a++b", r"peers=\['a', '', 'b'\] is not a list of texts"),
     ],

@@ -22,7 +22,7 @@ def test_stream_that_is_cut_at_any_byte_gives_the_same_records() -> None:
     for at in range(len(STREAM) + 1):
         reader = RecordReader()
         assert reader.feed(STREAM[:at]) + reader.feed(STREAM[at:]) == BURSTS
-        assert not reader.is_broken
+        assert not reader.fault
 
 
 def test_stream_that_comes_byte_by_byte_gives_the_same_records() -> None:
@@ -60,7 +60,7 @@ def test_length_that_no_burst_has_ends_the_stream(length: int, segment_bytes: in
     assert len(head) == HEAD_BYTES
     good = encode_head(100, 0) + bytes(100)
     assert reader.feed(good + head) == [(bytes(100), 0)]
-    assert reader.is_broken
+    assert reader.fault
     assert reader.feed(good) == [], "nothing after it can be trusted"
 
 
