@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 import hubbub
+from tests import processes
+from tests.processes import Process
 
 TIMEOUT_S = 60
-COMMAND = [sys.executable, "-m", "hubbub.cli.main"]
-
-Process = subprocess.Popen[bytes]
+COMMAND = ["-m", "hubbub.cli.main"]
+IMPORTS = ("hubbub.cli.app",)  # What the command imports before it looks at its arguments.
 
 
 class Bus:
@@ -35,25 +36,22 @@ class Bus:
         }
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*COMMAND, *arguments], input=stdin, capture_output=True, env=self.environment,
-            timeout=TIMEOUT_S, check=False,
+        return processes.run(
+            [*COMMAND, *arguments], imports=IMPORTS, env=self.environment, input=stdin,
+            timeout=TIMEOUT_S,
         )  # fmt: skip
+
+    def process(self, *arguments: str, **options: Any) -> Process:
+        return Process([*COMMAND, *arguments], imports=IMPORTS, env=self.environment, **options)
 
     @contextmanager
     def start(self, *arguments: str) -> Iterator[Process]:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments], env=self.environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        process = self.process(*arguments)
         try:
             yield process
         finally:
             process.kill()
-            process.wait()
-            for pipe in (process.stdout, process.stderr):
-                assert pipe is not None
-                pipe.close()
+            process.__exit__()
 
 
 @pytest.fixture
@@ -188,10 +186,7 @@ def test_reader_that_has_enough_ends_the_subscriber_in_silence(bus: Bus) -> None
 
 def test_disk_that_is_full_is_one_line_and_exit_code_2(bus: Bus) -> None:
     with open("/dev/full", "wb") as full:
-        subscriber = subprocess.Popen(
-            [*COMMAND, "sub", "/full", "-n", "1"], env=bus.environment,
-            stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        subscriber = bus.process("sub", "/full", "-n", "1", stdout=full)
     bus.run("pub", "/full", "x", "-w", "1")
     _, err = subscriber.communicate(timeout=TIMEOUT_S)
     assert (subscriber.returncode, one_line(err)) == (
@@ -484,26 +479,25 @@ def test_version_is_that_of_the_package(bus: Bus) -> None:
     assert bus.run("--version").stdout.decode() == f"hubbub {version('hubbub')}\n"
 
 
-@pytest.mark.parametrize(
-    "command", ["pub", "sub", "hz", "bw", "delay", "ps", "bench", "simulate", "doctor"]
-)
-def test_every_command_has_help_without_loading_what_only_its_work_needs(
-    bus: Bus, command: str
-) -> None:
-    program = f"""
+HELP = """
 import sys
-sys.argv = ["hubbub", {command!r}, "--help"]
 from hubbub.cli.main import main
-try:
-    main()
-finally:
-    print(*(name for name in sys.modules if name in {{"rich", "hubbub.simulation", "json"}}))
+for command in sys.argv[1:]:
+    sys.argv = ["hubbub", command, "--help"]
+    try:
+        main()
+    except SystemExit as end:
+        loaded = {"rich", "hubbub.simulation"} & sys.modules.keys()
+        print(end.code, loaded or "", end="\\0")
 """
+
+
+def test_every_command_has_help_without_loading_what_only_its_work_needs(bus: Bus) -> None:
+    commands = ["pub", "sub", "hz", "bw", "delay", "ps", "bench", "simulate", "doctor"]
     ended = subprocess.run(
-        [sys.executable, "-c", program], env=bus.environment, capture_output=True,
-        timeout=TIMEOUT_S, check=False,
+        [sys.executable, "-c", HELP, *commands], env=bus.environment, capture_output=True,
+        text=True, timeout=TIMEOUT_S, check=True,
     )  # fmt: skip
-    assert ended.returncode == 0
-    assert ended.stdout.startswith(f"Usage: hubbub {command}".encode())
-    assert b"rich" not in ended.stdout.splitlines()[-1]
-    assert b"simulation" not in ended.stdout.splitlines()[-1]
+    for command, text in zip(commands, ended.stdout.split("\0")[:-1], strict=True):
+        assert text.startswith(f"Usage: hubbub {command}")
+        assert text.splitlines()[-1] == "0 "

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from hubbub.cli.quantities import parse_duration, parse_size
 from hubbub.store.journal import Run, open_segment, segments
-from tests.commands.test_cli import COMMAND, Bus, Process, finish, one_line, wait_until
+from tests.commands.test_cli import Bus, Process, finish, one_line, wait_until
 
 
 @pytest.fixture
@@ -71,10 +70,7 @@ def test_recording_ends_by_itself_and_sums_up_as_json(bus: Bus, store: Path) -> 
 
 def test_closed_segments_are_converted_also_when_ctrl_c_comes_early(bus: Bus, store: Path) -> None:
     # To the whole group of processes, as a terminal does.
-    process = subprocess.Popen(
-        [*COMMAND, "rec", "/...", "-o", str(store)], env=bus.environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+    process = bus.process("rec", "/...", "-o", str(store), start_new_session=True)
     wait_until(lambda: segments(store))
     os.killpg(process.pid, signal.SIGINT)
     code, _, err = finish(process)

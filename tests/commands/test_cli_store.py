@@ -17,7 +17,7 @@ from hubbub.errors import HubbubError
 from hubbub.store.checkpoints import register
 from hubbub.store.convert import convert_segment
 from hubbub.store.layout import data_files
-from tests.commands.test_cli import COMMAND, TIMEOUT_S, Bus, finish, one_line
+from tests.commands.test_cli import TIMEOUT_S, Bus, finish, one_line
 from tests.commands.test_cli import bus as bus
 from tests.unit.store.recording import run, write_segment
 from tests.unit.store.test_reading import at, make_store, values
@@ -143,10 +143,8 @@ def test_progress_is_shown_on_a_terminal(bus: Bus, tmp_path: Path) -> None:
     store = make_store(tmp_path / "recording")
     write_segment(store, [at(place / 10, run(3 * place)) for place in range(20)])
     ours, theirs = pty.openpty()
-    environment = {**bus.environment, "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(
-        [*COMMAND, "play", str(store)], env=environment, stderr=theirs, stdout=theirs
-    ) as process:
+    bus.environment |= {"TERM": "xterm", "COLUMNS": "100"}
+    with bus.process("play", str(store), stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
         end_s = time.monotonic() + TIMEOUT_S
@@ -176,10 +174,7 @@ def test_export_to_standard_output_and_a_reader_that_has_enough(bus: Bus, store:
     done = bus.run("export", str(store), "--to", "jsonl", "-o", "-", "--until", "+1s")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["offset"] for row in rows] == list(range(6)) and not done.stderr
-    command = [*COMMAND, "export", str(store), "--to", "csv", "-o", "-"]
-    with subprocess.Popen(
-        command, env=bus.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with bus.start("export", str(store), "--to", "csv", "-o", "-") as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.wait(TIMEOUT_S) == 141 and process.stderr.read() == b""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from tests.commands.test_cli import COMMAND, TIMEOUT_S, Bus, Process, finish, one_line
+from tests.commands.test_cli import TIMEOUT_S, Bus, Process, finish, one_line
 
 WATCHING = ["hz", "bw", "delay"]
 CAUTION = "hubbub: latencies compare two clocks: between hosts,"
@@ -188,12 +188,9 @@ def test_bad_pattern_is_one_line_and_exit_code_2(bus: Bus) -> None:
 def on_a_terminal(bus: Bus, *arguments: str) -> str:
     """Run a command whose output is a terminal, and return what it wrote there."""
     ours, theirs = pty.openpty()
-    environment = {**bus.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "20"}
+    bus.environment |= {"TERM": "xterm", "COLUMNS": "120", "LINES": "20"}
     try:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments], env=environment,
-            stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        process = bus.process(*arguments, stdout=theirs, stderr=subprocess.DEVNULL)
         process.wait(TIMEOUT_S)
         os.close(theirs)
         return _read_all(ours)

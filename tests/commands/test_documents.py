@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -15,6 +15,7 @@ SNIPPETS = [
     for page in PAGES
     for number, snippet in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S), 1)
 ]
+STRICT = "import warnings; warnings.simplefilter('error')\n"
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
@@ -24,12 +25,7 @@ def test_snippet_runs(snippet: str) -> None:
         "HUBBUB_INTERFACE": "127.0.0.1",
         "HUBBUB_DOMAIN": f"documents-{os.getpid()}",
     }
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", snippet],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
+    done = processes.run(
+        ["-c", STRICT + snippet], imports=("hubbub",), env=environment, text=True, timeout=30
     )
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,11 @@ def test_typed_example_decodes_one_type_and_reports_the_other() -> None:
     assert "line 2: None" in done.stdout
 
 
+@cache
+def wildcards() -> subprocess.CompletedProcess[str]:
+    return run("wildcards_and_callbacks.py")
+
+
 @pytest.mark.parametrize(
     ("context", "subjects"),
     [
@@ -181,7 +187,7 @@ def test_typed_example_decodes_one_type_and_reports_the_other() -> None:
     ],
 )
 def test_wildcard_example_delivers_to_each_pattern(context: str, subjects: list[str]) -> None:
-    done = run("wildcards_and_callbacks.py")
+    done = wildcards()
     assert done.returncode == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     heard = [line.split()[-2] for line in lines if line.startswith(f"{context}:")]

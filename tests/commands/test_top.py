@@ -20,7 +20,7 @@ from hubbub.cli.top.app import Top
 from hubbub.cli.top.gather import Gatherer
 from hubbub.cli.top.tables_screen import Table
 from hubbub.cli.top.topic_screen import TopicScreen
-from tests.commands.test_cli import COMMAND, TIMEOUT_S, Bus, one_line
+from tests.commands.test_cli import TIMEOUT_S, Bus, one_line
 from tests.integration.bus import DEADLINE_S, Events, Place, fresh_place, wait_until
 
 GUEST = hubbub.ServiceOptions(is_guest=True, is_open=False)
@@ -218,10 +218,9 @@ def test_top_without_a_terminal_says_what_there_is_instead() -> None:
 
 def test_top_runs_in_a_terminal_and_quits_at_q() -> None:
     ours, theirs = pty.openpty()
-    environment = {**Bus().environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-    with subprocess.Popen(
-        [*COMMAND, "top"], env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
+    bus = Bus()
+    bus.environment |= {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    with bus.process("top", stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         seen = b""
         while b"Events" not in seen:

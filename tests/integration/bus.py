@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import hubbub
 from tests.integration.link_probe import free_port
+from tests.processes import Process
 
 ROOT = Path(__file__).parents[2]
 IS_SOAK = os.environ.get("HUBBUB_SOAK") == "1"
@@ -105,12 +106,11 @@ class Events(list[hubbub.Event]):
 class Actor:
     """A process that plays one function of a test."""
 
-    def __init__(self, function: Callable[..., None], *arguments: Any, **options: Any) -> None:
+    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
         name = f"{function.__module__}:{function.__qualname__}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.bus", name, json.dumps(arguments)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=ROOT, text=True, **options,
+        self.process = Process(
+            ["-m", "tests.integration.bus", name, json.dumps(arguments)],
+            imports=("hubbub", "pytest"), cwd=ROOT, stdin=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.pid = self.process.pid
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -176,9 +176,9 @@ class Actor:
 
 
 @contextmanager
-def acting(function: Callable[..., None], *arguments: Any, **options: Any) -> Iterator[Actor]:
+def acting(function: Callable[..., None], *arguments: Any) -> Iterator[Actor]:
     """Run an actor until the end of a block."""
-    actor = Actor(function, *arguments, **options)
+    actor = Actor(function, *arguments)
     try:
         yield actor
     finally:

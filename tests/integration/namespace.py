@@ -17,6 +17,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests import processes
+
 ROOT = Path(__file__).parents[2]
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
@@ -29,12 +31,18 @@ def run_scenario(scenario: Callable[[], None]) -> None:
     refusal = why_not()
     if refusal:
         pytest.skip(refusal)
-    done = subprocess.run(
-        command(scenario), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    done = enter_and_run(scenario)
     if done.returncode == SKIPPED:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def enter_and_run(scenario: Callable[[], None] | None) -> "subprocess.CompletedProcess[str]":
+    """Run a scenario in a process that enters a namespace first."""
+    _python, *ordered = command(scenario)
+    return processes.run(
+        ordered, imports=("hubbub", "pytest"), cwd=ROOT, text=True, timeout=TIMEOUT_S
+    )
 
 
 def command(scenario: Callable[[], None] | None) -> list[str]:
@@ -48,9 +56,7 @@ def why_not() -> str:
     """Say why there can be no namespace here, or nothing."""
     if sys.platform != "linux":
         return "network namespaces are a feature of Linux"
-    probe = subprocess.run(
-        command(None), cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    probe = enter_and_run(None)
     if probe.returncode:
         return f"no network namespace: {probe.stderr.strip().splitlines()[-1]}"
     return ""
