@@ -17,7 +17,7 @@ from textual.widgets import Input, Static, Tabs
 import hubbub
 from hubbub.cli.top import app as app_module
 from hubbub.cli.top.app import Top
-from hubbub.cli.top.gather import Gatherer
+from hubbub.cli.top.gather import Gatherer, Look
 from hubbub.cli.top.tables_screen import Table
 from hubbub.cli.top.topic_screen import TopicScreen
 from tests.commands.test_cli import TIMEOUT_S, Bus, one_line
@@ -183,6 +183,24 @@ def test_cursor_stays_on_its_row_when_the_table_is_made_anew(
         await until(pilot, lambda: pilot.app.screen.query_one(Table).cursor_row == 3)
 
     play(monkeypatch, work)
+
+
+def test_look_that_ends_when_the_screen_is_being_closed_is_not_shown() -> None:
+    with watched() as (_fleet, gatherer):
+        looks = []
+
+        def look() -> Look:
+            looks.append(gatherer.look())
+            if len(looks) > 1:
+                wait_until(lambda: not top._tables.query("#summary"))
+            return looks[-1]
+
+        async def close_while_it_looks() -> None:
+            async with top.run_test() as pilot:
+                await until(pilot, lambda: len(looks) > 1)
+
+        top = Top(look, "here")
+        asyncio.run(close_while_it_looks())
 
 
 def test_look_counts_messages_and_samples() -> None:

@@ -47,6 +47,8 @@ class Top(App[None]):
 
     def _show(self, seen: Look) -> None:
         """Let the screens show it; one that is just being opened or closed has nothing to fill."""
+        if not self.is_running:
+            return
         self._tables.show(seen)
         if isinstance(self.screen, TopicScreen) and self.screen.is_mounted:
             self.screen.show(seen)
