@@ -250,8 +250,12 @@ LINGER: Final = 1 * SECOND
 GOODBYE_INTERVAL: Final = 5 * MS
 GOODBYE_REPEATS: Final = 4
 
+# Receivers of this host and elsewhere get streams of their own once there are both for so long:
+# nodes find each other by the group first, and their pipes follow.
+SORTING_CALM: Final = 100 * MS
 # A stream left with one receiver goes straight to it only after so long without another.
 STRAIGHT_CALM: Final = 10 * SECOND
+# And two streams become one again after so long with receivers on one side alone.
 
 # Pipes. A frame of this size still goes by UDP, in fragments, where a pipe has ended.
 PIPE_FRAME_BYTES: Final = 60_000

@@ -371,7 +371,7 @@ class Publisher(Closing):
             framer = self._framer
             surplus = max(framer.pending_count - framer.backlog_cells // CELLS // 2, 0)
             for topic in self._cells[: CELLS * surplus : CELLS]:
-                topic.next_sequence += 1
+                topic.skip()
             del self._cells[: CELLS * surplus]
             driver.core.endpoint.counters["best_effort_dropped"] += surplus
 

@@ -18,7 +18,7 @@ from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
 from hubbub.services import ServicesStatistics
 from hubbub.subscription import SubscriptionStatistics
-from hubbub.wire.header import NO_INDEX
+from hubbub.wire.header import CLASSES, NO_INDEX
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
@@ -130,19 +130,19 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
     return ChannelStatistics(
         name=driver.link.channel,
         index=known_index(core.register.index),
-        messages_sent=sum(sender.framer.messages for sender in outgoing.senders.values()),
+        messages_sent=sum(outgoing.senders[cls].framer.messages for cls in CLASSES),
         messages_handed_out=driver.dispatcher.messages,
         frames_sent=sum(sender.frames_sent for sender in outgoing.senders.values()),
-        repairs_sent=outgoing.reliable.repairs_sent,
+        repairs_sent=sum(sender.repairs_sent for sender in outgoing.reliables),
         naks_sent=counters["naks_sent"],
         naks_received=counters["naks_received"],
         naks_suppressed=sum(receiver.requester.suppressed for receiver in receivers),
         gaps=counters["gaps"],
         messages_lost=counters["messages_lost"],
-        cache_bytes=outgoing.cache.size_bytes,
-        cache_frames=len(outgoing.cache.bodies),
+        cache_bytes=sum(cache.size_bytes for cache in outgoing.caches),
+        cache_frames=sum(len(cache.bodies) for cache in outgoing.caches),
         window_bytes=core.incoming.window_bytes,
-        grtt_ms=outgoing.flow.grtt_ns / MS,
+        grtt_ms=outgoing.grants.grtt_ns / MS,
         starvations=driver.starvations,
         drops=MappingProxyType(dict(core.endpoint.drops)),
         counters=MappingProxyType(dict(counters)),
@@ -156,7 +156,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
 
 
 def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
-    state = core.outgoing.flow.receivers.get(peer.key)
+    states = core.outgoing.states_of(peer.key)
     return PeerStatistics(
         name=peer.source.name,
         id=peer.source.id.hex(),
@@ -172,7 +172,7 @@ def _describe_peer(core: Core, peer: Peer) -> PeerStatistics:
         missing_frames=sum(len(r.requester.missing) for r in peer.incoming.values()),
         repaired_frames=sum(r.repaired for r in peer.incoming.values()),
         is_slow=core.outgoing.is_slow(peer.key),
-        rtt_ms=0.0 if state is None else state.rtt_ns / MS,
+        rtt_ms=max((state.rtt_ns for state in states), default=0) / MS,
     )
 
 
@@ -207,7 +207,7 @@ def _describe_topics(core: Core, peers: list[Peer]) -> tuple[TopicStatistics, ..
         )
         for peer in peers
         for receiver in peer.incoming.values()
-        for topic in receiver.topics.values()
+        for topic in receiver.own_topics()
         if topic.is_wanted and not topic.request
     ]
     return (*own, *heard)

@@ -31,7 +31,7 @@ def test_frames_fit_and_hold_every_message_once_in_order(
         for place, name in enumerate(names)
     ]
     for topic in topics:
-        topic.receivers = 1
+        topic.takers = 1
     for place, size in published:
         framer.add(topics[place], bytes(size), 0)
     held: dict[int, list[int]] = {topic.number: [] for topic in topics}

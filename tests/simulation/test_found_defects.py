@@ -81,7 +81,7 @@ def test_topic_that_begins_with_a_large_message_is_declared_from_that_message_on
     first, second = (
         OutgoingTopic(number, f"/{number}", SOURCE, is_reliable=True) for number in (16, 17)
     )
-    first.receivers = second.receivers = 1
+    first.takers = second.takers = 1
     for topic, size in [(first, 4000), (first, 1), (second, 4000)]:
         framer.add(topic, bytes(size), 0)
     declared = {}
@@ -199,7 +199,7 @@ def test_message_far_behind_a_large_one_of_its_topic_does_not_overtake_nearer_on
     large, other = (
         OutgoingTopic(number, f"/{number}", SOURCE, is_reliable=True) for number in (16, 17)
     )
-    large.receivers = other.receivers = 1
+    large.takers = other.takers = 1
     framer.add(large, bytes(9000), 0)
     for place in range(3):
         framer.add(large, b"%d" % place, 0)

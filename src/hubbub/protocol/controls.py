@@ -79,7 +79,8 @@ class Controls:
         if status is None:
             return False
         if status.target == self.endpoint.key:
-            self.outgoing.take_status(now, peer, status, is_refusal=header.flags & REFUSES != 0)
+            is_refusal = header.flags & REFUSES != 0
+            self.outgoing.take_status(now, peer, header.stream, status, is_refusal=is_refusal)
         return True
 
     def _take_nak(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
@@ -87,21 +88,21 @@ class Controls:
         if nak is None:
             return False
         if nak.target == self.endpoint.key:
-            self.outgoing.take_nak(now, peer, nak.ranges)
+            self.outgoing.take_nak(now, peer, header.stream, nak.ranges)
         else:
-            self.incoming.take_nak(now, self.peers.get(nak.target), nak.ranges)
+            self.incoming.take_nak(now, self.peers.get(nak.target), header.stream, nak.ranges)
         return True
 
     def _take_skip(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         skip = control.decode_skip(body)
         if skip is not None and skip.target == self.endpoint.key:
-            self.incoming.take_skip(peer, skip.ranges)
+            self.incoming.take_skip(now, peer, header.stream, skip.ranges)
         return skip is not None
 
     def _take_lost(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         lost = control.decode_lost(body)
         if lost is not None and lost.target == self.endpoint.key:
-            self.incoming.take_lost(peer, lost)
+            self.incoming.take_lost(now, peer, header.stream, lost)
         return lost is not None
 
     def _take_want(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:

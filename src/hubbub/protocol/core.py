@@ -161,7 +161,7 @@ class Core:
             return self.timed.out.popleft()
         outgoing = self.outgoing
         burst = outgoing.next_burst(now, is_fresh=is_fresh)
-        due_ns = outgoing.retry_ns(now) if burst is None else outgoing.reliable.tail_ns
+        due_ns = outgoing.retry_ns(now) if burst is None else outgoing.tail_ns
         if due_ns is not None and due_ns < self.due_ns:
             self.due_ns = due_ns
         return burst
@@ -183,7 +183,7 @@ class Core:
         """Tell whether there is certainly nothing to send."""
         if self.endpoint.control or self.timed.out:
             return False
-        for sender in self.outgoing.senders.values():
+        for sender in self.outgoing.in_use:
             framer = sender.framer
             if framer.cells or framer.large or sender.repairs or sender.oversized:
                 return False
@@ -463,6 +463,7 @@ class Core:
         """Let further frames like this plain one, which came alone, take the express lane."""
         receiver = peer.incoming.get(header.stream)
         is_calm = receiver is not None and receiver.is_reliable and not self.incoming.is_suspended
+        is_calm = is_calm and not peer.joining
         if header.kind == DATA and is_calm:
             assert receiver is not None
             self.express.open(buffer, start, peer, receiver, source)
@@ -498,7 +499,7 @@ class Core:
         if now >= self.timed.due_ns:
             self.timed.advance(now)
         if self.is_closed or (now < self.due_ns and not self.endpoint.control):
-            for sender in self.outgoing.senders.values():
+            for sender in self.outgoing.in_use:
                 sender.framer.calm(now)
         else:
             self._advance_all(now)
@@ -577,7 +578,7 @@ class Core:
             self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
 
     def _send_heartbeat(self, destination: Address | None, tails: list[Tail]) -> None:
-        grtt_us = self.outgoing.flow.grtt_ns // US
+        grtt_us = self.outgoing.grants.grtt_ns // US
         heartbeat = Heartbeat(self.discovery.announcer.told, grtt_us, tails, self.register.index)
         self.endpoint.send(destination, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
 

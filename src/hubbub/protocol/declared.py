@@ -23,7 +23,7 @@ from hubbub.wire.control import (
     Publication,
     Step,
 )
-from hubbub.wire.header import STREAMS
+from hubbub.wire.header import CLASSES
 
 
 class News(NamedTuple):
@@ -211,7 +211,7 @@ class Declared:
             len(self.publications) >= PUBLICATIONS_MAX
             or self._size_bytes + size_bytes > PUBLICATIONS_BYTES_MAX
         )
-        is_strange = publication.stream not in STREAMS or not is_subject(publication.subject)
+        is_strange = publication.stream not in CLASSES or not is_subject(publication.subject)
         if is_too_much or is_strange or publication.subject in self.publications:
             self._refused += 1
             return

@@ -36,7 +36,7 @@ from hubbub.protocol.peers import Peer
 from hubbub.protocol.state import State, describe
 from hubbub.wire import control
 from hubbub.wire.control import Hello, Publication
-from hubbub.wire.header import RELIABLE, split_key
+from hubbub.wire.header import split_key
 
 _KNOWN_MAX = 64
 _KNOWN_BYTES = 5
@@ -70,7 +70,7 @@ class Discovery:
         self.peers: dict[bytes, Peer] = {}
         self.strangers: dict[bytes, Peer] = {}  # Who has not said yet who it is, the oldest first.
         # Who is gone for good -> (end of its reliable stream, number of its debt to us).
-        self.departed: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        self.departed: OrderedDict[bytes, tuple[dict[int, int], int]] = OrderedDict()
         self._has_begun = False
         self._began_ns = now
         self.opens_ns = now + OPENING
@@ -206,7 +206,7 @@ class Discovery:
     def depart(self, peer: Peer) -> None:
         """Remember that a peer is gone for good, so that late frames of it change nothing."""
         self.peers.pop(peer.key, None)
-        self.departed[peer.key] = ((peer.ends or {}).get(RELIABLE, 0), peer.their_debt)
+        self.departed[peer.key] = (peer.reliable_ends(), peer.their_debt)
         while len(self.departed) > DEPARTED_MAX:
             self.departed.popitem(last=False)
 

@@ -115,6 +115,9 @@ class Framer:
         self._is_mixed = False  # Messages of late were for several audiences;
         self._grouped_cells = 0  # so many of the next are sorted by that.
         self.messages = 0
+        # Of another stream of the same class: it gets what has been numbered here, too, for those
+        # whom that one is for.
+        self.beside: Framer | None = None
 
     def _resize(self, frame_bytes_max: int, burst_frames: int) -> None:
         # Room for the tag is left now, so that sealing later changes no frame size.
@@ -168,6 +171,35 @@ class Framer:
         if self._is_large(payload):
             self.large_bytes += len(payload)
         self.cells += (topic, payload, published_ns)
+
+    def take(self, topic: OutgoingTopic, payloads: list[bytes], times: list[int]) -> None:
+        """Append a run of messages that were numbered on another stream."""
+        cells: list[Any] = [topic] * (CELLS * len(payloads))
+        cells[1::CELLS], cells[2::CELLS] = payloads, times
+        self.cells += cells
+        sizes, bytes_max = list(map(len, payloads)), self.message_bytes_max
+        if max(sizes) > bytes_max:
+            self.large_bytes += sum(size for size in sizes if size > bytes_max)
+        self._bound_backlog(sum(sizes) // len(sizes))
+
+    @property
+    def is_ahead(self) -> bool:
+        """Tell whether the other stream must first send some of what it got from here."""
+        other = self.beside
+        return other is not None and (
+            len(other.cells) >= other.backlog_cells or other.large_bytes > other.backlog_bytes
+        )
+
+    def has_framed(self, topic: OutgoingTopic, before: int) -> bool:
+        """Tell whether all messages of a topic before this one are in frames, to their end."""
+        return topic.next_sequence >= before and not any(
+            large.topic is topic and large.sequence < before for large in self.large
+        )
+
+    def is_clear_of(self, number: int) -> bool:
+        """Tell whether nothing of a topic waits, or is being cut."""
+        waiting = chain(self.cells[0::CELLS], self.behind)
+        return all(topic.number != number for topic in waiting)
 
     def count_pending(self, topic: OutgoingTopic) -> int:
         """Return how many messages of a topic wait to be framed."""
@@ -226,7 +258,7 @@ class Framer:
             is_crowded = CELLS * self._behind_count >= self.backlog_cells
             if self.large and (self._is_large_next or not self.cells or is_crowded):
                 self._is_large_next = False
-                if self.large[0].topic.receivers:
+                if self.large[0].topic.takers:
                     return self._cut()
                 self._end_large()
                 continue
@@ -266,7 +298,7 @@ class Framer:
             self.is_near
             and self.refer is not None
             and 0 < self.reference_bytes <= len(self.cells[1])
-            and self.cells[0].receivers > 0
+            and self.cells[0].takers > 0
         )
 
     def _frame_references(self, now: int, received_ns: int) -> Framed | None:
@@ -298,7 +330,7 @@ class Framer:
         self.batch_count = REFERENCES_PER_FRAME if self.is_busy else 1
         self.free_cells = CELLS * (self._burst_count - 1) if self.is_busy else 0
         runs = [(topic.number, first, len(references))]
-        return batch.encode(runs, references, published_ns, declarations), flags, topic.audience
+        return batch.encode(runs, references, published_ns, declarations), flags, topic.addressed
 
     def _take(self, now: int, end: int) -> Columns | None:
         """Take what fills one frame of these pending messages; a large one is set aside."""
@@ -333,7 +365,7 @@ class Framer:
         at = 0
         for topic, run in groupby(self.cells[0:reach:CELLS]):
             end = at + CELLS * sum(1 for _ in run)
-            groups.setdefault(topic.audience, []).extend(self.cells[at:end])
+            groups.setdefault(topic.addressed, []).extend(self.cells[at:end])
             at = end
         self.cells[:reach] = chain.from_iterable(groups.values())
         self._grouped_cells = reach
@@ -421,7 +453,9 @@ class Framer:
             topic.history.add((payload,), (published_ns,))
         if topic.sinks:
             self.loopback.append(Delivery(topic, sequence, [payload], [published_ns], 0, LOOPBACK))
-        if topic.receivers:
+        if topic.copy is not None and self.beside is not None:
+            self.beside.take(topic.copy, [payload], [published_ns])
+        if topic.takers:
             self.large.append(Large(topic, sequence, payload, published_ns, self.stride))
             self.behind[topic] = []
         else:
@@ -430,7 +464,7 @@ class Framer:
     def _cut(self) -> Framed:
         """Cut the next segment of the first large message; its topic is declared before it."""
         large = self.large[0]
-        audience = large.topic.audience
+        audience = large.topic.addressed
         if not large.topic.is_declared:
             return batch.encode([], [], [], self._declarations([large.topic])), DECLARES, audience
         offset, size = large.offset, len(large.payload)
@@ -454,7 +488,7 @@ class Framer:
         large = self.large[0]
         stride, view, begin = large.stride, large.view, large.offset
         count = min(count_max, (len(large.payload) - begin - 1) // stride)
-        is_plain = stride == self.stride and large.topic.is_declared and large.topic.receivers
+        is_plain = stride == self.stride and large.topic.is_declared and large.topic.takers
         if count < 2 or not is_plain:
             return None
         large.offset = end = begin + count * stride
@@ -478,16 +512,18 @@ class Framer:
         """Declare the next message's topic in a frame of its own if both do not fit into one."""
         topic, payload = self.cells[:2]
         size = len(payload) + batch.TABLE_BYTES_PER_MESSAGE + self._declaration_bytes([topic])
-        if not topic.receivers or size <= self.message_bytes_max:
+        if not topic.takers or size <= self.message_bytes_max:
             return None
-        return batch.encode([], [], [], self._declarations([topic])), DECLARES, topic.audience
+        return batch.encode([], [], [], self._declarations([topic])), DECLARES, topic.addressed
 
     def _declarations(self, topics: list[OutgoingTopic]) -> bytes:
         declared = []
         for topic in topics:
             topic.is_declared = True
             # A large message has its sequence already, and is still to come.
-            declared.append(topic.declare(topic.next_sequence - (topic in self.behind)))
+            declared.append(
+                topic.declare(self.stream, topic.next_sequence - (topic in self.behind))
+            )
         return encode_declarations(declared)
 
     def _frame(self, columns: Columns, received_ns: int) -> Framed | None:
@@ -495,20 +531,20 @@ class Framer:
         topic = topics[0]
         is_one_topic = topics.count(topic) == len(topics)
         distinct = topics[:1] if is_one_topic else dict.fromkeys(topics)
-        fresh = [t for t in distinct if not t.is_declared and t.receivers]
+        fresh = [t for t in distinct if not t.is_declared and t.takers]
         declarations = self._declarations(fresh) if fresh else b""
         flags = DECLARES if fresh else 0
         if is_one_topic:
             first = self._number(topic, payloads, published_ns, received_ns)
-            if not topic.receivers:
+            if not topic.takers:
                 return None
             runs = [(topic.number, first, len(payloads))]
             body = batch.encode(runs, payloads, published_ns, declarations)
-            return body, flags, topic.audience
+            return body, flags, topic.addressed
         made = self._frame_many(columns, declarations, received_ns)
         if made is None:
             return None
-        audiences = {topic.audience for topic in distinct if topic.receivers}
+        audiences = {topic.addressed for topic in distinct if topic.takers}
         self._is_mixed = self._is_mixed or len(audiences) > 1
         return made, flags, unite(audiences)
 
@@ -521,7 +557,7 @@ class Framer:
         for topic, group in groupby(topics):
             end = at + sum(1 for _ in group)
             first = self._number(topic, payloads[at:end], published_ns[at:end], received_ns)
-            if topic.receivers:
+            if topic.takers:
                 runs.append((topic.number, first, end - at))
                 sent += payloads[at:end]
                 times += published_ns[at:end]
@@ -543,4 +579,6 @@ class Framer:
             topic.history.add(payloads, times)
         if topic.sinks:
             self.loopback.append(Delivery(topic, first, payloads, times, received_ns, LOOPBACK))
+        if topic.copy is not None and self.beside is not None:
+            self.beside.take(topic.copy, payloads, times)
         return first

@@ -5,27 +5,42 @@ was counted in. So a publisher answers each interest with a GRANT that says from
 from which message on it owes what, and repeats it until a STATUS answers. Topics that begin later
 are declared in their first frame, which every granted receiver gets; only a new stream needs a new
 grant.
+
+Where a class has receivers on this host and others elsewhere for a while, those elsewhere move to
+the stream beside the first (protocol/moves.py), and back when one side has been empty for long.
 """
 
 from collections.abc import Callable, Iterable
 
-from hubbub.limits import GRANT_INTERVAL, GRANT_INTERVAL_CEILING, STRAIGHT_CALM, US
+from hubbub.limits import (
+    GRANT_INTERVAL,
+    GRANT_INTERVAL_CEILING,
+    SORTING_CALM,
+    STRAIGHT_CALM,
+    US,
+)
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.moves import Move, sides_of
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Replayed, Topic
-from hubbub.wire.header import RELIABLE
+from hubbub.wire.header import BESIDE, CLASS_OF, CLASSES, RELIABLES
 
-_GRANT_OVERHEAD_BYTES = 128
+_GRANT_OVERHEAD_BYTES = 160
 _REPLAYED_BYTES = 40
 
 
 def _nothing() -> None:
     """Let nobody know."""
+
+
+def _is_near(peer: Peer) -> bool:
+    """Tell whether a peer is on this host."""
+    return peer.pipe is not None and peer.pipe.is_near
 
 
 class Grants:
@@ -39,6 +54,7 @@ class Grants:
         send: Callable[[Peer, bytes], None],
         endpoint: Endpoint,
         replays: Replays,
+        in_use: list[Sender],
     ) -> None:
         self.senders = senders
         self.topics = topics
@@ -46,6 +62,7 @@ class Grants:
         self.send = send
         self.endpoint = endpoint
         self.replays = replays
+        self.in_use = in_use
         # These never start anew, also not for a peer that was forgotten and remembers us.
         self.serial = 0
         self.debts = 0
@@ -54,6 +71,9 @@ class Grants:
         self._crowded: set[int] = set()  # Streams with several receivers.
         self.on_interest: Callable[[], None] = _nothing  # What anybody wants has changed.
         self._calm_ns: dict[int, int] = {}  # When those with one again may go straight to it.
+        self.split: set[int] = set()  # Classes whose receivers elsewhere have their own stream.
+        self._sort_ns: dict[int, tuple[int, bool]] = {}  # When to sort which, and whether to split.
+        self.moving: dict[bytes, Peer] = {}
 
     def reconsider(self, now: int, peer: Peer) -> None:
         """Compare what a peer wants with what we publish, and grant the difference."""
@@ -76,7 +96,7 @@ class Grants:
                 is_new_stream = self._begin(now, peer, topic)
                 self.replays.join(peer, topic)
                 # The frame that declares a best-effort topic may be lost for good.
-                if is_new_stream or not topic.is_reliable:
+                if is_new_stream or not topic.is_reliable or peer.debt.moves:
                     self._schedule(now, peer)
 
     def _is_for(self, topic: OutgoingTopic, peer: Peer) -> bool:
@@ -96,6 +116,7 @@ class Grants:
             self._end(peer, number)
         self.replays.forget(peer)
         self._leave_streams(peer)
+        self.moving.pop(peer.key, None)
         peer.debt.due_ns = None
 
     def renew(self, now: int, peer: Peer) -> None:
@@ -134,17 +155,43 @@ class Grants:
         debt.version = peer.interest_version
         debt.interval_ns = GRANT_INTERVAL
         debt.due_ns = now
+        for move in debt.moves.values():
+            if move.until is not None and not move.serial:
+                move.serial = debt.serial
         self.replays.granted(peer)
 
     def _begin(self, now: int, peer: Peer, topic: OutgoingTopic) -> bool:
-        stream = topic.stream
-        sender = self.senders[stream]
+        streams = self._place(peer, topic.stream)
         peer.debt.owed[topic.number] = topic.next_sequence
-        topic.enlist(peer.index)
+        peer.debt.placed[topic.number] = streams
+        topic.enlist(peer.index, sides_of(streams))
+        entered = [self._enter(now, peer, stream) for stream in streams]
+        return any(entered)
+
+    def _place(self, peer: Peer, cls: int) -> tuple[int, ...]:
+        """Choose the streams of a topic that begins for a peer: those that the others go by."""
+        move = peer.debt.moves.get(cls)
+        if move is not None:
+            return move.source, move.target
+        for streams in peer.debt.placed.values():
+            if CLASS_OF[streams[-1]] == cls:
+                return streams
+        return (self._side_of(peer, cls),)
+
+    def _side_of(self, peer: Peer, cls: int) -> int:
+        """Return the stream of a class that a peer should have."""
+        return BESIDE[cls] if cls in self.split and not _is_near(peer) else cls
+
+    def _enter(self, now: int, peer: Peer, stream: int) -> bool:
+        """Count a peer in as a receiver of a stream; False: it was one."""
+        sender = self.senders[stream]
         streams = self.from_frames.setdefault(peer.key, {})
         if stream in streams:
             return False
         streams[stream] = sender.next_sequence
+        peer.debt.entered.add(stream)
+        if sender not in self.in_use:
+            self.in_use.append(sender)
         self._peers[peer.key] = peer
         self.reroute(stream)
         if sender.flow is not None:
@@ -153,23 +200,30 @@ class Grants:
 
     def _end(self, peer: Peer, number: int) -> None:
         del peer.debt.owed[number]
+        streams = peer.debt.placed.pop(number)
+        for move in peer.debt.moves.values():
+            move.marks.pop(number, None)
         topic = self.topics.get(number)
         if topic is not None:
-            topic.dismiss(peer.index)
+            topic.dismiss(peer.index, sides_of(streams))
             assert topic.receivers >= 0
 
     def renumber(self, peer: Peer, index: int) -> None:
         """Take in which index a peer has now: it is a receiver under that from now on."""
         old, peer.index = peer.index, index
-        for number in peer.debt.owed:
-            self.topics[number].renumber(old, index)
+        for number, streams in peer.debt.placed.items():
+            self.topics[number].renumber(old, index, sides_of(streams))
         self.replays.renumber(peer, old, index)
 
-    def _leave_streams(self, peer: Peer) -> None:
-        """Take a peer out of the streams that no longer carry anything for it."""
+    def _leave_streams(self, peer: Peer) -> bool:
+        """Take a peer out of the streams that carry nothing for it any more; False: of none."""
         streams = self.from_frames.get(peer.key, {})
-        needed = {self.topics[number].stream for number in peer.debt.owed if number in self.topics}
-        for stream in [stream for stream in streams if stream not in needed]:
+        needed = {stream for placed in peer.debt.placed.values() for stream in placed}
+        for cls in [cls for cls in peer.debt.moves if not needed & {cls, BESIDE[cls]}]:
+            self.senders[peer.debt.moves.pop(cls).source].leaving -= 1
+        needed |= self.replays.streams_of(peer)
+        left = [stream for stream in streams if stream not in needed]
+        for stream in left:
             del streams[stream]
             self.reroute(stream)
             sender = self.senders[stream]
@@ -179,6 +233,7 @@ class Grants:
         if not streams:
             self.from_frames.pop(peer.key, None)
             self._peers.pop(peer.key, None)
+        return bool(left)
 
     def reroute(self, stream: int) -> None:
         """Choose the way of new frames: pipes, straight to the only receiver, or the group."""
@@ -186,6 +241,7 @@ class Grants:
         straight = self._find_straight(stream, keys)
         route = self.endpoint.ways.route(keys, self.endpoint.behind)
         self.senders[stream].framer.take_route(route, straight)
+        self._watch_sides(CLASS_OF[stream])
 
     def _find_straight(self, stream: int, keys: list[bytes]) -> Address | None:
         """Return the address of the only receiver; None: there are more, or were just now."""
@@ -210,24 +266,128 @@ class Grants:
         for stream in [stream for stream, at_ns in self._calm_ns.items() if now >= at_ns]:
             del self._calm_ns[stream]
             self.reroute(stream)
+        for cls in [cls for cls, (at_ns, _) in self._sort_ns.items() if now >= at_ns]:
+            _, is_split = self._sort_ns.pop(cls)
+            (self.split.add if is_split else self.split.discard)(cls)
+            self._sort(now, cls)
+        if self.moving:
+            self.look_at_moves(now)
 
     def deadline(self) -> int | None:
         """Return when `advance` has something to do."""
-        return min(self._calm_ns.values(), default=None)
+        times = [*self._calm_ns.values(), *(at_ns for at_ns, _ in self._sort_ns.values())]
+        return min(times, default=None)
+
+    def look_around(self) -> None:
+        """See where receivers are by now."""
+        for cls in CLASSES:
+            self._watch_sides(cls)
+
+    def _receivers_of(self, cls: int) -> list[Peer]:
+        """Return who is here and gets something of a class."""
+        return [
+            self._peers[key]
+            for key, streams in self.from_frames.items()
+            if (cls in streams or BESIDE[cls] in streams) and self._peers[key].is_present
+        ]
+
+    def _watch_sides(self, cls: int) -> None:
+        """Plan to sort the receivers of a class, if they are not where they should be."""
+        peers = self._receivers_of(cls)
+        is_mixed = len({_is_near(peer) for peer in peers}) > 1
+        is_split = cls in self.split
+        delay_ns = STRAIGHT_CALM if is_split and not is_mixed else SORTING_CALM
+        is_planned = cls in self._sort_ns and self._sort_ns[cls][1] == is_mixed
+        if is_mixed == is_split and not any(self._misplaced(peer, cls) for peer in peers):
+            self._sort_ns.pop(cls, None)
+        elif not is_planned:
+            self._sort_ns[cls] = self.endpoint.now + delay_ns, is_mixed
+
+    def _misplaced(self, peer: Peer, cls: int) -> list[int]:
+        """Return which topics of a class a peer should get by the other stream."""
+        side, placed = self._side_of(peer, cls), peer.debt.placed
+        return [
+            number
+            for number, streams in placed.items()
+            if streams[-1] != side and CLASS_OF[side] == CLASS_OF[streams[-1]]
+        ]
+
+    def _sort(self, now: int, cls: int) -> None:
+        """Let all receivers move to where they should be; some have to wait."""
+        must_wait = False
+        for peer in self._receivers_of(cls):
+            numbers = self._misplaced(peer, cls)
+            if numbers and (cls in peer.debt.moves or peer.debt.due_ns is not None):
+                must_wait = True  # It does not know yet where it is.
+            elif numbers:
+                self._move(now, peer, cls, numbers)
+        if must_wait:
+            self._sort_ns[cls] = now + GRANT_INTERVAL, cls in self.split
+
+    def _move(self, now: int, peer: Peer, cls: int, numbers: list[int]) -> None:
+        """Let a peer get these topics by the other stream, too, and soon by that alone."""
+        target = self._side_of(peer, cls)
+        source = cls if target != cls else BESIDE[cls]
+        move = peer.debt.moves[cls] = Move(source, target)
+        (is_from_beside, is_to_beside), index = sides_of((source, target)), peer.index
+        for number in numbers:
+            topic = self.topics[number]
+            framed = topic.copy if is_from_beside else topic
+            assert framed is not None
+            move.marks[number] = framed, topic.next_sequence
+            peer.debt.placed[number] = source, target
+            topic.serve(index, is_to_beside)
+            named = topic.copy if is_to_beside else topic
+            if named is not None and topic.next_sequence > peer.debt.owed[number]:
+                named.is_declared = True  # By the grant; a frame would say that it begins there.
+        self._enter(now, peer, target)
+        self.senders[source].leaving += 1
+        self.moving[peer.key] = peer
+        self.endpoint.counters["moves"] += 1
+        self._schedule(now, peer)
+        self.look_at_moves(now)
+
+    def look_at_moves(self, now: int) -> None:
+        """See what is framed by now of what receivers that move get by the old stream alone."""
+        for peer in list(self.moving.values()):
+            for move in peer.debt.moves.values():
+                sender = self.senders[move.source]
+                if move.until is None and move.is_framed(sender.framer):
+                    move.until = sender.next_sequence if sender.flow is not None else 0
+                    self._schedule(now, peer)
+            if not peer.debt.moves:
+                del self.moving[peer.key]
+
+    def settle(self, now: int, peer: Peer, stream: int, contiguous: int, serial: int) -> None:
+        """End the moves of a peer that has all, and knows."""
+        for cls, move in list(peer.debt.moves.items()):
+            is_told = stream == move.source or move.source not in RELIABLES
+            if is_told and move.is_over(contiguous, serial):
+                self._end_move(cls, peer, move)
+                self.tidy(now, peer)
+
+    def tidy(self, now: int, peer: Peer) -> None:
+        """Let a peer go from streams that it needs no more, and tell it."""
+        if self._leave_streams(peer):
+            self._schedule(now, peer)
+
+    def _end_move(self, cls: int, peer: Peer, move: Move) -> None:
+        del peer.debt.moves[cls]
+        self.senders[move.source].leaving -= 1
+        (is_beside,) = sides_of((move.source,))
+        for number, streams in peer.debt.placed.items():
+            if streams == (move.source, move.target):
+                peer.debt.placed[number] = (move.target,)
+                self.topics[number].serve_no_more(peer.index, is_beside)
 
     def _bodies(self, peer: Peer) -> list[bytes]:
         parts = self._split(peer)
+        continued = {move.target: move for move in peer.debt.moves.values()}
         streams = [
-            GrantedStream(
-                stream,
-                self.from_frames.get(peer.key, {}).get(stream, 0),
-                len(sender.flow.receivers) if sender.flow is not None else 1,
-                stream in self.from_frames.get(peer.key, {}),
-            )
-            for stream, sender in self.senders.items()
+            self._describe(peer, stream, continued.get(stream))
+            for stream in self.senders
+            if stream in CLASSES or stream in peer.debt.entered
         ]
-        flow = self.senders[RELIABLE].flow
-        assert flow is not None
         return [
             control.encode(
                 Grant(
@@ -237,7 +397,7 @@ class Grants:
                     peer.debt.version,
                     part,
                     len(parts),
-                    flow.grtt_ns // US,
+                    self.grtt_ns // US,
                     streams,
                     topics,
                     peer.debt.serial,
@@ -246,6 +406,24 @@ class Grants:
             )
             for part, (topics, replays) in enumerate(parts)
         ]
+
+    @property
+    def grtt_ns(self) -> int:
+        """Return the greatest round trip to any receiver."""
+        flows = [flow for stream in RELIABLES if (flow := self.senders[stream].flow) is not None]
+        used = [flow.grtt_ns for flow in flows if flow.receivers]
+        return max(used, default=flows[0].grtt_ns)
+
+    def _describe(self, peer: Peer, stream: int, move: Move | None) -> GrantedStream:
+        owed, flow = self.from_frames.get(peer.key, {}), self.senders[stream].flow
+        return GrantedStream(
+            stream,
+            owed.get(stream, 0),
+            len(flow.receivers) if flow is not None else 1,
+            stream in owed,
+            0 if move is None else move.source,
+            0 if move is None else move.until or 0,
+        )
 
     def _split(self, peer: Peer) -> list[tuple[list[Topic], list[Replayed]]]:
         """Split the owed topics, and what is replayed of them, into lists that fit a frame each."""
@@ -265,11 +443,11 @@ class Grants:
         parts: list[tuple[list[Topic], list[Replayed]]] = [([], [])]
         room = full
         for number, first in peer.debt.owed.items():
-            topic = self.topics[number]
+            topic, stream = self.topics[number], peer.debt.placed[number][-1]
             size = topic.declared_bytes
             if size > room and parts[-1][0]:
                 parts.append(([], []))
                 room = full
             room -= size
-            parts[-1][0].append(topic.declare(first))
+            parts[-1][0].append(topic.declare(stream, first))
         return parts, room

@@ -30,6 +30,8 @@ from hubbub.protocol.state import Interest
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
 from hubbub.wire.header import (
+    BESIDE,
+    CLASS_OF,
     DATA,
     HEADER_BYTES,
     NAK,
@@ -88,7 +90,8 @@ class Incoming:
             self.endpoint.drops["not_for_us"] += 1
         receiver = peer.incoming.get(header.stream)
         if receiver is None:
-            self._keep_early(peer, header, buffer[start:end] if is_for_us else b"")
+            if is_for_us or header.stream not in BESIDE.values():
+                self._keep_early(peer, header, buffer[start:end] if is_for_us else b"")
             return is_for_us
         if self.is_suspended:
             self.endpoint.drops["suspended"] += 1
@@ -106,6 +109,8 @@ class Incoming:
             self._accept(now, peer, receiver, header, buffer, start, end)
         else:
             self._pass_by(now, peer, receiver, header.sequence, end - start)
+        if peer.joining:
+            self._look_at_streams(now, peer)
         if receiver.is_reliable:
             self._plan_status(now, peer, receiver, header.flags & 1 != 0)
         return is_for_us
@@ -124,6 +129,16 @@ class Incoming:
             if receiver.is_reliable:
                 self._plan_status(now, peer, receiver, is_asked=False)
         return count
+
+    def _look_at_streams(self, now: int, peer: Peer) -> None:
+        """Let streams take over those that they continue, and which are settled far enough."""
+        endpoint = self.endpoint
+        for receiver in [one for one in peer.joining if one.may_take_over()]:
+            peer.joining.remove(receiver)
+            old = receiver.continues
+            receiver.take_over(endpoint.received_ns, endpoint.deliveries)
+            self.report(peer, receiver)
+            self._send_status(now, peer, old)  # It is no longer needed.
 
     def _pass_by(
         self, now: int, peer: Peer, receiver: Receiver, sequence: int, size_bytes: int
@@ -228,21 +243,33 @@ class Incoming:
             peer.grant_serial = grant.serial
             peer.grant_parts.clear()
             peer.grant_replays.clear()
-        for granted in grant.streams:
-            self._take_stream(now, peer, granted, grant.grtt_us)
+        self._take_streams(now, peer, grant)
         # The answer to an older interest only names topics: what it owes may have ended since.
         is_current = grant.nonce == self.interest.version
         for topic in grant.topics:
             receiver = peer.incoming.get(topic.stream)
             if receiver is not None:
                 receiver.declare(topic, is_owed=is_current)
+                receiver.carry(topic.number)
         peer.grant_replays |= {replayed.number: replayed for replayed in grant.replays}
         peer.grant_parts.add(grant.part)
         if len(peer.grant_parts) >= grant.parts:
             peer.granted_version = grant.nonce
             peer.granted_serial = grant.serial
             self._complete(now, peer)
-            self._send_status(now, peer, peer.incoming.get(RELIABLE))
+            reliable = [one for one in peer.incoming.values() if one.is_reliable]
+            for receiver in reliable:
+                self._send_status(now, peer, receiver)
+            if not reliable:
+                self._send_status(now, peer, None)
+
+    def _take_streams(self, now: int, peer: Peer, grant: Grant) -> None:
+        """Begin, go on with and end streams; those that end leave their topics to the others."""
+        for granted in sorted(grant.streams, key=lambda one: not one.is_owed):
+            self._take_stream(now, peer, granted, grant.grtt_us)
+        for granted in grant.streams:
+            if granted.continues:
+                self._follow(peer, granted)
 
     def _take_stream(self, now: int, peer: Peer, granted: GrantedStream, grtt_us: int) -> None:
         receiver = peer.incoming.get(granted.stream)
@@ -250,12 +277,7 @@ class Incoming:
             return  # Of a later minor version: what nobody here can read is not taken.
         if not granted.is_owed:
             if receiver is not None:
-                receiver.joins.close(
-                    "not_available", self.endpoint.received_ns, self.endpoint.deliveries
-                )
-                receiver.reassembly.clear()
-                self.report(peer, receiver)
-                del peer.incoming[granted.stream]
+                self._end_stream(peer, receiver)
             return
         if receiver is None:
             tolerance_ns = int(self.endpoint.settings.reorder_tolerance_ms * MS)
@@ -263,9 +285,10 @@ class Incoming:
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
                 tolerance_ns, self.budget, self.interest.includes,
                 partial(self.endpoint.resolve, peer.key), self.interest.asks.match, self.places,
+                self._twin_of(peer, granted.stream),
             )  # fmt: skip
-            if receiver.is_reliable:
-                receiver.positions = self.positions.pop(peer.key, {})
+            if receiver.is_reliable and peer.key in self.positions:
+                receiver.positions |= self.positions.pop(peer.key)
                 receiver.joins.asked_before = self.asked.pop(peer.key, 0)
             receiver.is_awaiting_grant = True
         else:
@@ -273,11 +296,47 @@ class Incoming:
         receiver.requester.receivers = max(granted.receivers, 1)
         self._set_grtt(receiver, grtt_us)
 
+    @staticmethod
+    def _twin_of(peer: Peer, stream: int) -> Receiver | None:
+        """Return the other stream of the same class, if there is one."""
+        for other, receiver in peer.incoming.items():
+            if other != stream and CLASS_OF[other] == CLASS_OF[stream]:
+                return receiver
+        return None
+
+    def _end_stream(self, peer: Peer, receiver: Receiver) -> None:
+        """Take in that nothing more is owed by a stream."""
+        endpoint = self.endpoint
+        received_ns, out = endpoint.received_ns, endpoint.deliveries
+        heir = self._twin_of(peer, receiver.stream)
+        if heir is not None:
+            receiver.hand_over(heir, received_ns, out)
+        else:
+            receiver.joins.close("not_available", received_ns, out)
+            receiver.reassembly.clear()
+        peer.joining = [one for one in peer.joining if one.continues is not None]
+        self.report(peer, receiver)
+        del peer.incoming[receiver.stream]
+
+    def _follow(self, peer: Peer, granted: GrantedStream) -> None:
+        """Learn that a stream continues another one, and up to where."""
+        receiver, old = peer.incoming.get(granted.stream), peer.incoming.get(granted.continues)
+        if receiver is None or old is None or not receiver.is_reliable:
+            return
+        if old is receiver or not old.is_reliable:
+            self.endpoint.drops["continued"] += 1
+            return
+        if old.successor is not receiver:
+            receiver.follow(old, granted.until)
+            peer.joining.append(receiver)
+        elif granted.until:
+            receiver.until = granted.until
+
     def _complete(self, now: int, peer: Peer) -> None:
         endpoint = self.endpoint
-        reliable = peer.incoming.get(RELIABLE)
         for stated in peer.grant_replays.values():
-            if reliable is not None and not reliable.joins.begin(stated):
+            carrier = peer.incoming.get(stated.stream)
+            if carrier is not None and not carrier.joins.begin(stated, carrier.way):
                 endpoint.drops["replay"] += 1
         if peer.granted_version == self.interest.version:
             coming = {(stated.live, stated.request) for stated in peer.grant_replays.values()}
@@ -297,6 +356,7 @@ class Incoming:
                 self._accept(now, peer, receiver_now, header, frame, 0, len(frame))
         for receiver in peer.incoming.values():
             self.report(peer, receiver)
+        self._look_at_streams(now, peer)
 
     def _refuse(self, peer: Peer, grant: Grant) -> None:
         status = Status(peer.key, grant.debt, grant.nonce, 0, 0, self.window_bytes, 0, 0)
@@ -315,25 +375,27 @@ class Incoming:
                 receiver.reconsider_interest()
                 self.report(peer, receiver)
 
-    def take_nak(self, now: int, peer: Peer | None, ranges: list[Range]) -> None:
+    def take_nak(self, now: int, peer: Peer | None, stream: int, ranges: list[Range]) -> None:
         """Hear another receiver ask: what it asks for, we need not."""
-        receiver = peer.incoming.get(RELIABLE) if peer is not None else None
+        receiver = peer.incoming.get(stream) if peer is not None else None
         if receiver is not None:
             receiver.requester.heard(now, ranges)
 
-    def take_skip(self, peer: Peer, ranges: list[Range]) -> None:
+    def take_skip(self, now: int, peer: Peer, stream: int, ranges: list[Range]) -> None:
         """Accept that frames held nothing for us."""
-        receiver = peer.incoming.get(RELIABLE)
-        if receiver is not None:
+        receiver = peer.incoming.get(stream)
+        if receiver is not None and receiver.is_reliable:
             receiver.skip(ranges, self.endpoint.received_ns, self.endpoint.deliveries)
             self.report(peer, receiver)
+            self._look_at_streams(now, peer)
 
-    def take_lost(self, peer: Peer, lost: Lost) -> None:
+    def take_lost(self, now: int, peer: Peer, stream: int, lost: Lost) -> None:
         """Accept that frames can no longer be had."""
-        receiver = peer.incoming.get(RELIABLE)
-        if receiver is not None:
+        receiver = peer.incoming.get(stream)
+        if receiver is not None and receiver.is_reliable:
             receiver.lose(lost, self.endpoint.received_ns, self.endpoint.deliveries)
             self.report(peer, receiver)
+            self._look_at_streams(now, peer)
 
     def _plan_status(self, now: int, peer: Peer, receiver: Receiver, is_asked: bool) -> None:
         if is_asked:
@@ -385,25 +447,31 @@ class Incoming:
             self.offered_bytes(), echo_us, delay_us,
         )  # fmt: skip
         self.endpoint.counters["status_sent"] += 1
-        self.endpoint.send(peer.reach, STATUS, RELIABLE, control.encode_status(status))
+        stream = RELIABLE if receiver is None else receiver.stream
+        self.endpoint.send(peer.reach, STATUS, stream, control.encode_status(status))
 
-    def answer_departed(self, key: bytes, address: tuple[object, ...], end: int, debt: int) -> None:
+    def answer_departed(
+        self, key: bytes, address: tuple[object, ...], ends: dict[int, int], debt: int
+    ) -> None:
         """Tell one who has said goodbye, and did not hear our last STATUS, that we have all."""
-        status = Status(key, debt, 0, end, end, self.window_bytes, 0, 0)
-        self.endpoint.send(address, STATUS, RELIABLE, control.encode_status(status))
+        for stream, end in ends.items():
+            status = Status(key, debt, 0, end, end, self.window_bytes, 0, 0)
+            self.endpoint.send(address, STATUS, stream, control.encode_status(status))
 
     def advance(self, now: int, peers: list[Peer]) -> None:
         """Run the timers of all incoming streams."""
         active = 0
         for peer in peers:
+            active_classes = set()
             for receiver in list(peer.incoming.values()):
                 if now - receiver.echo_ns < ACTIVE_SENDER:
-                    active += 1
+                    active_classes.add(CLASS_OF[receiver.stream])
                 if receiver.status_ns is not None and now >= receiver.status_ns:
                     self._send_status(now, peer, receiver)
                 timer = receiver.requester.timer_ns
                 if timer is not None and now >= timer and peer.lost_ns is None:
                     self._request(now, peer, receiver)
+            active += len(active_classes)
         self.active_senders = max(active, 1)
 
     def _request(self, now: int, peer: Peer, receiver: Receiver) -> None:
@@ -418,13 +486,14 @@ class Incoming:
         if given_up:
             receiver.abandon(given_up, "given_up", endpoint.received_ns, endpoint.deliveries)
             self.report(peer, receiver)
+            self._look_at_streams(now, peer)
             frames = [frame for frame in frames if frame in receiver.requester.missing]
         if frames:
             self.nagging.requested()
             endpoint.counters["naks_sent"] += 1
             body = control.encode_nak(peer.key, frames, self.body_bytes_max)
             destination = peer.reach if receiver.requester.receivers <= 1 else None
-            endpoint.send(destination, NAK, RELIABLE, body)
+            endpoint.send(destination, NAK, receiver.stream, body)
 
     def deadline(self, peers: list[Peer]) -> int | None:
         """Return when `advance` has something to do."""
@@ -441,12 +510,13 @@ class Incoming:
         for receiver in peer.incoming.values():
             receiver.close(reason, self.endpoint.received_ns, self.endpoint.deliveries)
             self.report(peer, receiver)
-        if RELIABLE in peer.incoming:
-            self.positions[peer.key] = peer.incoming[RELIABLE].read_positions()
+        for receiver in [one for one in peer.incoming.values() if one.is_reliable][:1]:
+            self.positions[peer.key] = receiver.read_positions()
             self.asked[peer.key] = self.interest.last_request
             while len(self.positions) > DEPARTED_MAX:
                 self.asked.pop(self.positions.popitem(last=False)[0], None)
         peer.incoming.clear()
+        peer.joining.clear()
 
     def resync(self, peers: list[Peer], reason: str) -> None:
         """Give up everything that is missing and go on."""

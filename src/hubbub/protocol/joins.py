@@ -1,4 +1,4 @@
-"""Which of our requests for history wait for which topics of a peer's stream.
+"""Which of our requests for history wait for which topics of a peer.
 
 Each request meets each topic once. It is answered when the topic begins after it, by a grant that
 names no history, when the history is complete, or when no more of it can come. The answer is a
@@ -27,7 +27,7 @@ def answer(replayed: ReplayedTopic, received_ns: int) -> Delivery:
 
 
 class Joins:
-    """The requests that concern one incoming stream."""
+    """The requests that concern the incoming streams of one class."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Joins:
             if topic.is_wanted and not topic.request:
                 self.meet(topic, is_new=False)
 
-    def begin(self, stated: Replayed) -> bool:
+    def begin(self, stated: Replayed, way: Way | None = None) -> bool:
         """Take in that a history comes; False: it is not one."""
         key = stated.live, stated.request
         live = self.pending.get(key)
@@ -83,7 +83,10 @@ class Joins:
             return False
         if len(self.topics) >= TOPICS_MAX:
             return False
-        replayed = self._make(stated.number, live, stated.request, stated.end)
+        replayed = ReplayedTopic(
+            stated.number, live, stated.request, stated.end, self.holes, way or self.way,
+            stated.stream,
+        )  # fmt: skip
         replayed.start(stated.first)
         self.replays[key] = self.topics[stated.number] = replayed
         return True

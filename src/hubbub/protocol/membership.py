@@ -21,7 +21,7 @@ from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
 from hubbub.wire import control
 from hubbub.wire.control import Change, Goodbye, Hello, Want
-from hubbub.wire.header import GOODBYE, NAK, RELIABLE, STREAMS, WANT, Header
+from hubbub.wire.header import CLASSES, GOODBYE, NAK, WANT, Header
 
 _SWEEPS_PER_TIMEOUT = 8
 
@@ -75,7 +75,7 @@ class Membership:
     def welcome_back(self, now: int, peer: Peer) -> None:
         """Welcome back a peer that had timed out: what was owed still is."""
         peer.lost_ns = None
-        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=False)
+        self.outgoing.set_lost(peer, is_lost=False)
         if peer.is_known:
             self._join(peer)
         self.on_change(now)
@@ -149,7 +149,8 @@ class Membership:
         if goodbye is None:
             return False
         if peer.ends is None:
-            peer.ends = {stream: end for stream, end in goodbye.ends if stream in STREAMS}
+            streams = {*CLASSES, *peer.incoming}
+            peer.ends = {stream: end for stream, end in goodbye.ends if stream in streams}
             peer.left_ns = now
             self.matches.go(peer)
             self.outgoing.grants.forget(peer)
@@ -164,12 +165,11 @@ class Membership:
         """Let a peer go that said goodbye, once we have all or it will no longer answer."""
         if peer.ends is None:
             return
-        receiver = peer.incoming.get(RELIABLE)
-        is_settled = receiver is None or not receiver.requester.missing
+        is_settled = not any(one.requester.missing for one in peer.incoming.values())
         if is_settled or now - peer.heard_ns > self._timeout_ns:
-            end, debt = peer.ends.get(RELIABLE, 0), peer.their_debt
+            ends, debt = peer.reliable_ends(), peer.their_debt
             self._forget(now, peer, "closed", is_final=True)
-            self.incoming.answer_departed(peer.key, peer.reach, end, debt)
+            self.incoming.answer_departed(peer.key, peer.reach, ends, debt)
 
     def ask_strangers(self, now: int, peers: list[Peer]) -> None:
         """Ask those who are here and have not said who they are or what they want."""
@@ -210,7 +210,7 @@ class Membership:
         peer.lost_ns = now
         peer.want_ns = None  # It will be asked when it is heard again.
         self.discovery.forgive(peer.source.id)
-        self.outgoing.flow.set_lost(peer.key, self.outgoing.reliable.next_sequence, is_lost=True)
+        self.outgoing.set_lost(peer, is_lost=True)
         self.matches.go(peer)
         self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
         self.on_change(now)

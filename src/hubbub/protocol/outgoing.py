@@ -8,7 +8,7 @@ from hubbub.limits import BUSY_WINDOW, MS, SECOND, TOPIC_FIRST, TOPICS_MAX, US
 from hubbub.protocol.burst import Address, Burst
 from hubbub.protocol.cache import Cache
 from hubbub.protocol.endpoint import Endpoint
-from hubbub.protocol.flow import Flow, TokenBucket
+from hubbub.protocol.flow import Flow, ReceiverState, TokenBucket
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.history import History
@@ -20,11 +20,14 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
 from hubbub.wire.control import Lost, Status, Tail
 from hubbub.wire.header import (
+    BESIDE,
     BEST_EFFORT,
+    CLASSES,
     GRANT,
     HEADER_BYTES,
     LOST,
     RELIABLE,
+    RELIABLES,
     SKIP,
     STREAMS,
     TAG_BYTES,
@@ -46,6 +49,7 @@ class Outgoing:
         settings = endpoint.settings
         self.endpoint = endpoint
         self.first_message = first_message
+        self.first_frame = first_frame
         self.topics: dict[int, OutgoingTopic] = {}
         self.by_subject: dict[str, OutgoingTopic] = {}
         self._numbers = count(TOPIC_FIRST)
@@ -62,14 +66,22 @@ class Outgoing:
         }
         self.reliable = self.senders[RELIABLE]
         self.best_effort = self.senders[BEST_EFFORT]
+        for cls, beside in BESIDE.items():
+            self.senders[cls].framer.beside = self.senders[beside].framer
+        self.reliables = [self.senders[stream] for stream in RELIABLES]
+        self.flows = {s: sender.flow for s, sender in self.senders.items() if sender.flow}
+        # Those that may have something to send: a stream beside another once it had a receiver.
+        self.in_use = [self.senders[cls] for cls in CLASSES]
         assert self.reliable.flow is not None and self.reliable.cache is not None
         self.flow = self.reliable.flow
         self.cache = self.reliable.cache
-        self.receipts = Receipts(endpoint, self.reliable, peers)
-        self.replays = Replays(self.reliable, self._numbers)
+        self.caches = [sender.cache for sender in self.reliables if sender.cache is not None]
+        self._was_beside = False
+        self.receipts = Receipts(endpoint, self.senders, peers)
+        self.replays = Replays(self.senders, self._numbers)
         self.grants = Grants(
             self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES,
-            self._send_grant, endpoint, self.replays,
+            self._send_grant, endpoint, self.replays, self.in_use,
         )  # fmt: skip
 
     def _make_sender(
@@ -82,12 +94,12 @@ class Outgoing:
             max(burst_bytes_max // frame_bytes_max, 1), settings.reference_bytes,
         )  # fmt: skip
         flow = cache = None
-        if stream == RELIABLE:
+        if stream in RELIABLES:
             flow = Flow(int(settings.slow_ms * MS), settings.cache_bytes)
             cache = Cache(settings.cache_bytes, int(settings.repair_window_ms * MS))
         return Sender(
             stream, framer, flow, cache, self.endpoint.make_prefix, self.endpoint.packets,
-            burst_bytes_max, first_frame, self.topics,
+            burst_bytes_max, first_frame, self.topics, is_beside=stream in BESIDE.values(),
         )  # fmt: skip
 
     def declare(
@@ -135,22 +147,38 @@ class Outgoing:
         self.grants.end_topic(topic, peers)
         del self.topics[topic.number]
 
+    def ends_of(self, topic: OutgoingTopic) -> dict[int, int] | None:
+        """Return before which frame of each stream all of a topic is; None: some of it waits."""
+        senders = [self.senders[stream] for stream in (topic.stream, BESIDE[topic.stream])]
+        if not all(sender.framer.is_clear_of(topic.number) for sender in senders):
+            return None
+        return {one.stream: one.next_sequence for one in senders if one.flow is not None}
+
+    def is_acknowledged(self, ends: dict[int, int]) -> bool:
+        """Tell whether all receivers, also those who are away, have all before these frames."""
+        flows = self.flows
+        return all(
+            not flows[stream].receivers or flows[stream].acknowledged >= end
+            for stream, end in ends.items()
+        )
+
     def is_waiting_for(self, topic: OutgoingTopic, peers: dict[bytes, Peer]) -> bool:
         """Tell whether a receiver of a topic was left behind, and has not caught up yet."""
-        for key in self.flow.slow:
-            peer = peers.get(key)
-            if peer is not None and topic.number in peer.debt.owed:
-                return True
+        for flow in self.flows.values():
+            for key in flow.slow:
+                peer = peers.get(key)
+                if peer is not None and topic.number in peer.debt.owed:
+                    return True
         return False
 
     def sender_of(self, topic: OutgoingTopic) -> Sender:
-        """Return the stream that carries a topic."""
+        """Return the stream that a topic is published on; another beside it may carry it, too."""
         return self.reliable if topic.is_reliable else self.best_effort
 
     def skip_message(self, topic: OutgoingTopic) -> None:
         """Count a message that nobody wants."""
         assert topic.history is None
-        topic.next_sequence += 1
+        topic.skip()
 
     def next_burst(self, now: int, *, is_fresh: bool = True) -> Burst | None:
         """Make the next burst of data or repairs that the rate limit allows."""
@@ -158,14 +186,16 @@ class Outgoing:
             self.allowed_ns = ready_ns
             return None
         received_ns = self.endpoint.received_ns
-        burst = self.reliable.next_burst(now, received_ns, is_fresh=is_fresh)
+        burst = self._next_of(RELIABLE, now, received_ns, is_fresh=is_fresh)
+        if self.grants.moving:
+            self.grants.look_at_moves(now)
         if self.replays.by_peer:
             self.replays.feed()
         if self.receipts.open:
             self.receipts.look()
         if burst is None and is_fresh:
-            burst = self.best_effort.next_burst(now, received_ns)
-        for sender in self.senders.values():
+            burst = self._next_of(BEST_EFFORT, now, received_ns, is_fresh=True)
+        for sender in self.in_use:
             if sender.framer.loopback:
                 self.endpoint.deliveries += sender.framer.loopback
                 sender.framer.loopback.clear()
@@ -173,12 +203,40 @@ class Outgoing:
             self.bucket.take(now, sum(map(len, burst.buffers)))
         return burst
 
+    def _next_of(self, cls: int, now: int, received_ns: int, *, is_fresh: bool) -> Burst | None:
+        """Make the next burst of a class; where there are two streams, they take turns."""
+        main, beside = self.senders[cls], self.senders[BESIDE[cls]]
+        if len(self.in_use) == len(CLASSES):
+            return main.next_burst(now, received_ns, is_fresh=is_fresh)
+        self._was_beside = not self._was_beside
+        first, second = (beside, main) if self._was_beside else (main, beside)
+        burst = first.next_burst(now, received_ns, is_fresh=is_fresh)
+        if burst is None:
+            burst = second.next_burst(now, received_ns, is_fresh=is_fresh)
+        if burst is None and first is beside and beside.framer.cells:
+            burst = beside.next_burst(now, received_ns, is_fresh=is_fresh)  # From the main one.
+        return burst
+
     def retry_ns(self, now: int) -> int | None:
         """Return when to look again after nothing could go: the rate, or patience, is over."""
-        return self.allowed_ns if now < self.allowed_ns else self.flow.slow_deadline()
+        return self.allowed_ns if now < self.allowed_ns else self._slow_deadline()
 
-    def take_status(self, now: int, peer: Peer, status: Status, *, is_refusal: bool) -> None:
-        """Take in how far a receiver is."""
+    def _slow_deadline(self) -> int | None:
+        """Return when receivers will have been waited for long enough."""
+        times = [sender.flow.slow_deadline() for sender in self.in_use if sender.flow is not None]
+        return min((time for time in times if time is not None), default=None)
+
+    def set_lost(self, peer: Peer, *, is_lost: bool) -> None:
+        """Stop or resume waiting for a receiver; the debt stays."""
+        for sender in self.reliables:
+            assert sender.flow is not None
+            sender.flow.set_lost(peer.key, sender.next_sequence, is_lost=is_lost)
+        self.grants.look_around()
+
+    def take_status(
+        self, now: int, peer: Peer, stream: int, status: Status, *, is_refusal: bool
+    ) -> None:
+        """Take in how far a receiver is with a stream."""
         debt = peer.debt
         if status.debt != debt.number:
             self.endpoint.drops["old_status"] += 1
@@ -188,45 +246,60 @@ class Outgoing:
                 self.grants.renew(now, peer)
             return
         self.grants.acknowledge(peer, status.nonce)
-        state = self.flow.receivers.get(peer.key)
-        if state is None:
+        flow = self.flows.get(stream)
+        state = None if flow is None else flow.receivers.get(peer.key)
+        if flow is None or state is None:
+            self._settle(now, peer, stream, 0, status.nonce)
             return
-        sender = self.reliable
+        sender = self.senders[stream]
         if status.echo_us:
             rtt_us = (now // US - status.echo_us - status.delay_us) % _US_WRAP
-            self.flow.sample_rtt(now, state, rtt_us * US)
+            flow.sample_rtt(now, state, rtt_us * US)
         was_slow = state.is_slow
         base = sender.position_of(status.contiguous)
-        self.flow.update(now, state, status, sender.next_sequence, sender.position, base)
+        flow.update(now, state, status, sender.next_sequence, sender.position, base)
         if was_slow and not state.is_slow:
             self.endpoint.counters["slow_recovered"] += 1
         sender.acknowledged()
         if self.receipts.open:
             self.receipts.look()
-        if self.replays.by_peer and self.replays.settle(peer, state.contiguous, status.nonce):
-            self.grants.repeat(now, peer)
+        self._settle(now, peer, stream, state.contiguous, status.nonce)
 
-    def take_nak(self, now: int, peer: Peer, ranges: list[control.Range]) -> None:
+    def _settle(self, now: int, peer: Peer, stream: int, contiguous: int, serial: int) -> None:
+        """End what is under way to a peer, and over now that it has so much."""
+        if self.replays.by_peer.get(peer.key):
+            if self.replays.settle(peer, stream, contiguous, serial):
+                self.grants.repeat(now, peer)
+            self.grants.tidy(now, peer)
+        if peer.debt.moves:
+            self.grants.settle(now, peer, stream, contiguous, serial)
+
+    def take_nak(self, now: int, peer: Peer, stream: int, ranges: list[control.Range]) -> None:
         """Queue the repairs a receiver asks for; say what it will not get."""
-        sender = self.reliable
+        flow = self.flows.get(stream)
+        if flow is None:
+            return
+        sender = self.senders[stream]
         self.endpoint.counters["naks_received"] += 1
         skipped, gone = sender.request(now, peer.key, peer.reach, ranges, sender.repair_budget())
         if skipped:
             spans = list(control.to_ranges(skipped))[:_SKIP_RANGES_MAX]
             body = control.encode_skip(peer.key, spans)
-            self.endpoint.send(peer.reach, SKIP, RELIABLE, body)
-        state = self.flow.receivers.get(peer.key)
+            self.endpoint.send(peer.reach, SKIP, stream, body)
+        state = flow.receivers.get(peer.key)
         reason = "too_slow" if state is not None and state.is_slow else "not_available"
         room = sender.framer.body_bytes_max - _LOST_OVERHEAD_BYTES
         # A request must not cost many times its size: what is left out will be asked for again.
         for lost_ranges, runs in islice(sender.describe_lost(gone, room), _LOST_ANSWERS_MAX):
             lost = Lost(peer.key, reason, lost_ranges, runs)
-            self.endpoint.send(peer.reach, LOST, RELIABLE, control.encode_lost(lost))
+            self.endpoint.send(peer.reach, LOST, stream, control.encode_lost(lost))
 
     def tails(self) -> dict[Address | None, list[Tail]]:
         """Return where the streams end, by the way that each takes; there is always the group."""
         tails: dict[Address | None, list[Tail]] = {None: []}
         for stream, sender in self.senders.items():
+            if sender.is_beside and sender.next_sequence == self.first_frame:
+                continue  # It was never used.
             receivers = min(len(sender.flow.receivers), 0xFFFF) if sender.flow is not None else 0
             tail = Tail(stream, sender.next_sequence, receivers, sender.tail_ns is not None)
             tails.setdefault(sender.framer.destination, []).append(tail)
@@ -234,31 +307,36 @@ class Outgoing:
 
     def advance(self, now: int, peers: list[Peer]) -> bool:
         """Run timers; True when the ends of the streams must be told."""
-        for sender in self.senders.values():
+        for sender in self.in_use:
             sender.framer.calm(now)
-        for key in self.flow.drop_slow(now, self.reliable.next_sequence):
-            if key not in self._behind:
-                self._report_slow(key, peers)
-        self.cache.expire(now)
+        for sender in self.reliables:
+            assert sender.flow is not None and sender.cache is not None
+            for key in sender.flow.drop_slow(now, sender.next_sequence):
+                if key not in self._behind:
+                    self._report_slow(key, peers)
+            sender.cache.expire(now)
         self.grants.advance(now)
         for peer in peers:
             if peer.debt.due_ns is not None and now >= peer.debt.due_ns and peer.is_present:
                 self.grants.resend(now, peer)
-        return self.reliable.is_tail_due(now)
+        are_due = [sender.is_tail_due(now) for sender in self.reliables]
+        return any(are_due)
 
     def note_behind(self, peers: list[Peer]) -> None:
         """Report who takes nothing any more, once each time that it falls behind."""
         behind, before = frozenset(self.endpoint.behind), self._behind
         self._behind = behind
         for key in behind - before:
-            state = self.flow.receivers.get(key)
-            if state is None or not state.is_slow:
+            if not any(state.is_slow for state in self.states_of(key)):
                 self._report_slow(key, peers)
+
+    def states_of(self, key: bytes) -> list[ReceiverState]:
+        """Return what is known of a receiver, by stream."""
+        return [flow.receivers[key] for flow in self.flows.values() if key in flow.receivers]
 
     def is_slow(self, key: bytes) -> bool:
         """Tell whether a receiver is left behind, by its window or by what it holds."""
-        state = self.flow.receivers.get(key)
-        return key in self.endpoint.behind or (state is not None and state.is_slow)
+        return key in self.endpoint.behind or any(one.is_slow for one in self.states_of(key))
 
     def _report_slow(self, key: bytes, peers: list[Peer]) -> None:
         self.endpoint.counters["slow_receivers"] += 1
@@ -270,16 +348,24 @@ class Outgoing:
 
     def deadline(self, now: int, peers: list[Peer]) -> int | None:
         """Return when `advance` has something to do; held-back frames apart."""
-        times = [self.reliable.tail_ns, self.flow.slow_deadline(), self.grants.deadline()]
+        times = [self.tail_ns, self._slow_deadline(), self.grants.deadline()]
         times += [peer.debt.due_ns for peer in peers if peer.is_present]
         if self.bucket is not None and self.has_work(now):
             times.append(self.bucket.ready_ns(now))
         return min((time for time in times if time is not None), default=None)
 
+    @property
+    def tail_ns(self) -> int | None:
+        """Return when the end of a stream must be told."""
+        first, second = self.reliable.tail_ns, self.reliables[1].tail_ns
+        if first is None or second is None:
+            return second if first is None else first
+        return min(first, second)
+
     def hold_deadline(self) -> int | None:
         """Return when a held-back frame must, and may, go."""
         due: int | None = None
-        for sender in self.senders.values():
+        for sender in self.in_use:
             hold = sender.hold_deadline()
             if hold is not None and (due is None or hold < due):
                 due = hold
@@ -290,28 +376,32 @@ class Outgoing:
     def has_work(self, now: int) -> bool:
         """Tell whether frames wait to be sent, for whatever reason."""
         return any(
-            sender.framer.has_work or sender.repairs or sender.oversized
-            for sender in self.senders.values()
+            sender.framer.has_work or sender.repairs or sender.oversized for sender in self.in_use
         )
 
     def is_settled(self) -> bool:
         """Tell whether everything was sent and everybody who is here has it."""
-        return not any(
-            sender.framer.has_work for sender in self.senders.values()
-        ) and self.flow.is_acknowledged(self.reliable.next_sequence)
+        return not any(sender.framer.has_work for sender in self.senders.values()) and all(
+            flow.is_acknowledged(self.senders[stream].next_sequence)
+            for stream, flow in self.flows.items()
+        )
 
     def is_delivered(self) -> bool:
         """Tell whether, since the last question, nobody was lost who still lacked something."""
         unserved, self._unserved = self._unserved, 0
-        end = self.reliable.next_sequence
         return not unserved and all(
-            state.contiguous >= end for state in self.flow.receivers.values()
+            state.contiguous >= self.senders[stream].next_sequence
+            for stream, flow in self.flows.items()
+            for state in flow.receivers.values()
         )
 
     def note_unserved(self, peer: Peer) -> None:
         """Count a receiver that is gone before it said that it has everything."""
-        state = self.flow.receivers.get(peer.key)
-        self._unserved += state is not None and state.contiguous < self.reliable.next_sequence
+        self._unserved += any(
+            peer.key in flow.receivers
+            and flow.receivers[peer.key].contiguous < self.senders[stream].next_sequence
+            for stream, flow in self.flows.items()
+        )
 
     def _send_grant(self, peer: Peer, body: bytes) -> None:
         self.endpoint.send(peer.reach, GRANT, 0, body)

@@ -10,11 +10,12 @@ from hubbub.message import Source
 from hubbub.protocol.burst import Address, Pipes, place_of
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import INPROC, MULTICAST
+from hubbub.protocol.moves import Move
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello, Replayed
-from hubbub.wire.header import NO_INDEX, Header, split_key
+from hubbub.wire.header import NO_INDEX, RELIABLE, RELIABLES, Header, split_key
 
 Early = tuple[Header, bytes, str]
 
@@ -23,12 +24,16 @@ class Debt:
     """What a peer is owed by us: topics and from where on, and whether it knows."""
 
     __slots__ = (
-        "due_ns", "has_begun", "interval_ns", "number", "owed", "serial", "served", "version",
+        "due_ns", "entered", "has_begun", "interval_ns", "moves", "number", "owed", "placed",
+        "serial", "served", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.number = 0
-        self.owed: dict[int, int] = {}  # Topic number -> first sequence.
+        self.owed: dict[int, int] = {}  # Topic number -> first sequence,
+        self.placed: dict[int, tuple[int, ...]] = {}  # and the streams it goes by, newest last.
+        self.moves: dict[int, Move] = {}  # By class.
+        self.entered: set[int] = set()  # Streams of which it may think that it is owed them.
         self.served: dict[int, set[int]] = {}  # Request for history -> topics it has met.
         self.has_begun = False
         self.version = 0  # The interest that our grant answers.
@@ -67,6 +72,7 @@ class Peer:
         # What we owe it, and it owes us.
         self.debt = Debt()
         self.incoming: dict[int, Receiver] = {}
+        self.joining: list[Receiver] = []  # Those that continue others, not settled yet.
         self.their_debt = 0
         self.grant_nonce = 0  # The version of our interest that the grant under way answers.
         self.granted_version = 0
@@ -125,6 +131,11 @@ class Peer:
         if self.is_nearby:
             return bool(self.interest.match(topic.subject))
         return topic.number in self.debt.owed
+
+    def reliable_ends(self) -> dict[int, int]:
+        """Return where its reliable streams end, as it has said by its goodbye."""
+        ends = self.ends or {}
+        return {RELIABLE: 0} | {stream: ends[stream] for stream in RELIABLES if stream in ends}
 
     def forget_early(self) -> None:
         """Forget frames whose grant did not come: what of them is owed will be asked for."""

@@ -11,6 +11,7 @@ from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
+from hubbub.wire.header import RELIABLE, RELIABLE_BESIDE
 
 UNACKNOWLEDGED = "unacknowledged"
 
@@ -18,13 +19,14 @@ UNACKNOWLEDGED = "unacknowledged"
 class Receipt:
     """The answers to one message."""
 
-    __slots__ = ("awaited", "is_done", "sequence", "taken", "target", "topic")
+    __slots__ = ("awaited", "is_done", "sequence", "taken", "targets", "topic")
 
     def __init__(self, topic: OutgoingTopic, sequence: int) -> None:
         self.topic = topic
         self.sequence = sequence
-        self.target: int | None = None  # Who has all frames before this one has the message.
-        self.awaited: set[bytes] = set()
+        # By stream: who has all frames before this one has the message. None: it is not framed yet.
+        self.targets: dict[int, int | None] = {}
+        self.awaited: dict[bytes, tuple[int, ...]] = {}  # By which streams each gets it.
         self.taken = 0
         self.is_done = False
 
@@ -32,9 +34,12 @@ class Receipt:
 class Receipts:
     """All receipts of a channel that are open."""
 
-    def __init__(self, endpoint: Endpoint, sender: Sender, peers: dict[bytes, Peer]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, senders: dict[int, Sender], peers: dict[bytes, Peer]
+    ) -> None:
         self.endpoint = endpoint
-        self.sender = sender
+        self.sender = senders[RELIABLE]
+        self.beside = senders[RELIABLE_BESIDE]
         self.peers = peers
         self.open: list[Receipt] = []
         self.skipped: set[bytes] = set()
@@ -46,7 +51,7 @@ class Receipts:
         framer.hold_until_ns = 0
         receipt = Receipt(topic, topic.next_sequence + framer.count_pending(topic) - 1)
         self.open.append(receipt)
-        self.sender.is_awaited = True
+        self.sender.is_awaited = self.beside.is_awaited = True
         return receipt
 
     def look(self) -> None:
@@ -55,24 +60,38 @@ class Receipts:
             if not receipt.is_done:
                 self._look_at(receipt)
         self.open = [receipt for receipt in self.open if not receipt.is_done]
-        self.sender.is_awaited = bool(self.open)
+        self.sender.is_awaited = self.beside.is_awaited = bool(self.open)
 
     def _look_at(self, receipt: Receipt) -> None:
-        assert self.sender.flow is not None
-        topic = receipt.topic
-        if receipt.target is None:
+        topic, number = receipt.topic, receipt.topic.number
+        if not receipt.targets:
             if topic.next_sequence <= receipt.sequence or topic in self.sender.framer.behind:
                 return  # Not in a frame yet, or not all of it.
-            receipt.target = self.sender.next_sequence
-            receipt.awaited = {key for key, peer in self.peers.items() if self._owes(peer, topic)}
-        for key in list(receipt.awaited):
-            state = self.sender.flow.receivers.get(key)
-            if state is None or state.is_lost:
-                receipt.awaited.discard(key)
-            elif state.contiguous >= receipt.target:
-                receipt.awaited.discard(key)
-                receipt.taken += 1
+            receipt.targets = {RELIABLE: self.sender.next_sequence, RELIABLE_BESIDE: None}
+            receipt.awaited = {
+                key: peer.debt.placed[number]
+                for key, peer in self.peers.items()
+                if self._owes(peer, topic)
+            }
+        if receipt.targets[RELIABLE_BESIDE] is None:
+            framed = topic.copy
+            if framed is None or self.beside.framer.has_framed(framed, receipt.sequence + 1):
+                receipt.targets[RELIABLE_BESIDE] = self.beside.next_sequence
+        for key, streams in list(receipt.awaited.items()):
+            answers = [self._has_taken(key, stream, receipt) for stream in streams]
+            if any(answers) or all(answer is None for answer in answers):
+                receipt.taken += any(answers)
+                del receipt.awaited[key]
         receipt.is_done = not receipt.awaited
+
+    def _has_taken(self, key: bytes, stream: int, receipt: Receipt) -> bool | None:
+        """Tell whether somebody has said that it has it by a stream; None: it never will."""
+        flow = (self.sender if stream == RELIABLE else self.beside).flow
+        state = None if flow is None else flow.receivers.get(key)
+        if state is None or state.is_lost:
+            return None
+        target = receipt.targets[stream]
+        return target is not None and state.contiguous >= target
 
     def _owes(self, peer: Peer, topic: OutgoingTopic) -> bool:
         is_owed = peer.is_present and topic.number in peer.debt.owed

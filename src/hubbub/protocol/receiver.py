@@ -5,6 +5,11 @@ Invariants: `next` is the first frame never seen or heard of; every frame before
 asks whether it is for us, and only if it could be decoded. Runs of topics whose number nobody has
 named yet are held while a grant is under way, because the grant may say that they were owed, and
 while an earlier frame is missing, because that may have named them.
+
+A peer may go on by another stream of the same class (decision 0027). The two have the same topics,
+so that nothing is handed out twice, and each topic has one stream that decides what of it is lost.
+A stream that continues another hands out what is next, and holds what is early until the other is
+settled up to a stated frame: then what is missing cannot come by that one, and the topics follow.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +21,7 @@ from hubbub.limits import (
     FRAME_COST_BYTES,
     HELD_BYTES_MAX,
     MISSING_FRAMES_MAX,
+    SEQUENCE_MAX,
     TOPICS_MAX,
 )
 from hubbub.message import Source
@@ -29,7 +35,7 @@ from hubbub.subjects import is_subject
 from hubbub.wire import batch, train
 from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
-from hubbub.wire.header import BEST_EFFORT, DECLARES, HEADER_BYTES, KEY_BYTES, REFERS
+from hubbub.wire.header import DECLARES, HEADER_BYTES, KEY_BYTES, REFERS, RELIABLES
 
 _UNCOMMON: Final = DECLARES | REFERS
 
@@ -59,15 +65,21 @@ class Receiver:
         resolve: Callable[[list[bytes]], list[Any] | None] = resolve_nothing,
         asks: Callable[[str], Iterable[int]] = ask_nothing,
         places: Places | None = None,
+        twin: "Receiver | None" = None,
     ) -> None:
         self.stream = stream
         self.source = source
-        self.is_reliable = stream != BEST_EFFORT
+        self.is_reliable = stream in RELIABLES
         self.way = Way()
         self.from_frame = from_frame
         self.next = from_frame
         self.requester = Requester(random, tolerance_ns)
-        self.topics: dict[int, IncomingTopic] = {}
+        self.topics: dict[int, IncomingTopic] = {} if twin is None else twin.topics
+        # The stream that this one continues, before which of its frames, and with which topics.
+        self.continues: Receiver | None = None
+        self.until = 0  # Not known yet.
+        self.following: set[int] = set()
+        self.successor: Receiver | None = None  # The stream that continues this one.
         self.reassembly = Reassembly(budget)
         self.is_wanted = is_wanted
         self.places = Places(lambda _: False) if places is None else places
@@ -77,12 +89,15 @@ class Receiver:
         self.held: dict[int, list[Held]] = {}
         self.held_bytes = 0
         self.held_base = from_frame  # The first missing frame when we last looked at what is held.
-        self.positions: dict[str, int] = {}  # How far we were before the peer was forgotten.
+        # How far we were before the peer was forgotten.
+        self.positions: dict[str, int] = {} if twin is None else twin.positions
         # A frame lost for good may have named topics: only a new grant can name them now.
         self.has_lost_names = False
         self.unnamed_lost: list[tuple[batch.Run, str]] = []
-        self.holes: list[Hole] = []
-        self.joins = Joins(self.topics, self.holes, self.way, asks)
+        self.holes: list[Hole] = [] if twin is None else twin.holes
+        self.joins: Joins = (
+            Joins(self.topics, self.holes, self.way, asks) if twin is None else twin.joins
+        )
         self.behind: set[int] = set()  # Topics that have not shown yet what a resync cost them,
         self.resynced: tuple[int, int] | None = None  # and the frames that were passed over.
         self.blind_holes: list[
@@ -132,7 +147,7 @@ class Receiver:
         if self.joins.ready:
             self.joins.sweep(received_ns, out)
         if self.held and (flags & DECLARES or self.held_base != self.base):
-            self._release_named(received_ns, out)
+            self.release_named(received_ns, out)
         self._accept_runs(sequence, runs, payloads, published_ns, received_ns, out)
         return True
 
@@ -242,7 +257,7 @@ class Receiver:
             return
         self._mark(now, sequence, size_bytes)
         if self.held and self.held_base != self.base:
-            self._release_named(received_ns, out)
+            self.release_named(received_ns, out)
 
     @staticmethod
     def _is_past(topic: IncomingTopic, sequence: int) -> bool:
@@ -263,7 +278,7 @@ class Receiver:
         # that others wait for is never refused.
         if self.held_bytes <= HELD_BYTES_MAX:
             return False
-        if sequence == self.base and not self.is_awaiting_grant:
+        if sequence == self.base and not self.is_awaiting_grant and self.continues is None:
             return False
         return not self._defer()
 
@@ -307,7 +322,7 @@ class Receiver:
 
     def _resync(self, first: int, last: int) -> None:
         """Go on behind frames too many to ask for; the next message of a topic names its hole."""
-        behind = [t.number for t in self.topics.values() if t.is_wanted and t.expected is not None]
+        behind = [t.number for t in self.own_topics() if t.is_wanted and t.expected is not None]
         if behind:
             self.behind.update(behind)
             first = self.resynced[0] if self.resynced is not None else first
@@ -327,11 +342,20 @@ class Receiver:
             if self._may_be_named(frame):
                 self._hold(frame, number, first, payloads, published_ns)
             return
-        topic.accept(frame, first, payloads, published_ns, received_ns, out)
+        if topic.stream == self.stream or first <= topic.expected:
+            topic.accept(frame, first, payloads, published_ns, received_ns, out)
+        elif self.continues is not None:
+            self._hold(frame, number, first, payloads, published_ns)
+
+    def own_topics(self) -> list[IncomingTopic]:
+        """Return the topics of which this stream decides what is lost."""
+        return [topic for topic in self.topics.values() if topic.stream == self.stream]
 
     def _settle_topic(self, frame: int, number: int, received_ns: int, out: list[Delivery]) -> None:
         topic = self.topics.get(number)
-        if topic is not None and topic.waiting and frame < self.base:
+        if topic is None or topic.stream != self.stream:
+            return
+        if topic.waiting and frame < self.base:
             # Every earlier frame is settled, and still something is missing before this run.
             reason = "resync" if number in self.behind else "not_available"
             topic.settle(self.base, reason, received_ns, out)
@@ -390,16 +414,74 @@ class Receiver:
 
     def _make_topic(self, declared: Topic) -> IncomingTopic:
         is_wanted = self.is_wanted(declared.subject)
+        stream = self._place(declared.number)
         if declared.hops:
             place = self.places.find(declared.origin, declared.subject)
             return RelayedTopic(
                 declared, place, self.holes, self.way,
-                is_reliable=self.is_reliable, is_wanted=is_wanted,
+                is_reliable=self.is_reliable, is_wanted=is_wanted, stream=stream,
             )  # fmt: skip
         return IncomingTopic(
             declared.number, declared.subject, self.source, self.holes, self.way,
-            is_reliable=self.is_reliable, is_wanted=is_wanted,
+            is_reliable=self.is_reliable, is_wanted=is_wanted, stream=stream,
         )  # fmt: skip
+
+    def _place(self, number: int) -> int:
+        """Return which stream decides what of a new topic is lost.
+
+        It comes by both while one continues the other, and goes on by the new one.
+        """
+        if self.continues is not None:
+            self.following.add(number)
+            return self.continues.stream
+        if self.successor is None:
+            return self.stream
+        if self.successor.continues is None:
+            return self.successor.stream
+        self.successor.following.add(number)
+        return self.stream
+
+    def carry(self, number: int) -> None:
+        """Take in that a topic comes by this stream now."""
+        topic = self.topics.get(number)
+        if topic is not None and topic.stream != self.stream and self.continues is not None:
+            self.following.add(number)
+
+    def follow(self, old: "Receiver", until: int) -> None:
+        """Continue another stream, which carried our topics before its frame `until` (0: ?)."""
+        self.continues, self.until = old, until
+        old.successor = self
+
+    def may_take_over(self) -> bool:
+        """Tell whether all is settled that could come only by the stream that we continue."""
+        old = self.continues
+        return old is not None and 0 < self.until <= old.base
+
+    def take_over(self, received_ns: int, out: list[Delivery]) -> None:
+        """Decide from now on what is lost of the topics that go on by this stream."""
+        old, self.continues = self.continues, None
+        assert old is not None
+        for number in self.following:
+            topic = self.topics.get(number)
+            if topic is not None and topic.stream == old.stream:
+                topic.follow(self.stream, self.way, self.until, received_ns, out)
+        self.following.clear()
+        if self.is_awaiting_grant:
+            self._settle_frames([], "not_available", received_ns, out)
+        else:
+            self.release_held(received_ns, out)
+
+    def hand_over(self, heir: "Receiver", received_ns: int, out: list[Delivery]) -> None:
+        """End: nothing more is owed by this stream, and what is goes by the other one."""
+        if self.continues is heir:
+            heir.successor = None
+        if heir.continues is self:
+            heir.continues = None
+        for topic in self.own_topics():
+            topic.follow(heir.stream, heir.way, SEQUENCE_MAX, received_ns, out)
+        self.reassembly.clear()
+        if heir.is_reliable:
+            heir.release_named(received_ns, out)
 
     def grant(self, from_frame: int) -> None:
         """Accept that nothing before `from_frame` is owed."""
@@ -415,7 +497,7 @@ class Receiver:
             if named is not None and named.is_wanted and named.expected is None:
                 named.start(first)  # Begun after the grant was written.
         self.declared_firsts.clear()
-        self._release_named(received_ns, out)
+        self.release_named(received_ns, out)
         for (number, first, count), reason in self.unnamed_lost:
             topic = self.topics.get(number)
             if topic is not None and topic.is_wanted:
@@ -424,15 +506,18 @@ class Receiver:
         if self.is_reliable:
             self._settle_frames([], "not_available", received_ns, out)
 
-    def _release_named(self, received_ns: int, out: list[Delivery]) -> None:
+    def release_named(self, received_ns: int, out: list[Delivery]) -> None:
         """Hand out what was held for topics named by now; forget what nobody can name any more."""
         base = self.held_base = self.base
         for number in list(self.held):
             topic, runs = self.topics.get(number), self.held[number]
             left: list[Held] = []
             if topic is not None and topic.is_wanted and topic.expected is not None:
-                for frame, first, payloads, published_ns in runs:
-                    topic.accept(frame, first, payloads, published_ns, received_ns, out)
+                for run in runs:
+                    if topic.stream == self.stream or run[1] <= topic.expected:
+                        topic.accept(*run, received_ns, out)
+                    elif self.continues is not None:
+                        left.append(run)
             else:
                 left = [run for run in runs if self.is_awaiting_grant or run[0] > base]
             if len(left) < len(runs):
@@ -447,10 +532,12 @@ class Receiver:
             is_wanted = self.is_wanted(topic.subject)
             if topic.is_wanted and not is_wanted:
                 topic.stop()
+            if not is_wanted:
                 for sequence in self.reassembly.drop_topic(topic.number):
                     topic.pass_by(sequence + 1)
             topic.is_wanted = is_wanted
-        self.positions = {s: p for s, p in self.positions.items() if self.is_wanted(s)}
+        for subject in [name for name in self.positions if not self.is_wanted(name)]:
+            del self.positions[subject]
         self.joins.reconsider()
 
     def skip(self, ranges: list[Range], received_ns: int, out: list[Delivery]) -> None:
@@ -461,9 +548,11 @@ class Receiver:
         """Accept that frames can no longer be had; the runs name what was in them."""
         for number, first, count in lost.runs:
             topic = self.topics.get(number)
-            if topic is None and len(self.unnamed_lost) < MISSING_FRAMES_MAX:
-                self.unnamed_lost.append(((number, first, count), lost.reason))
-            elif topic is not None and topic.is_wanted:
+            is_elsewhere = topic is not None and topic.stream != self.stream
+            if topic is None or (is_elsewhere and self.continues is not None):
+                if len(self.unnamed_lost) < MISSING_FRAMES_MAX:
+                    self.unnamed_lost.append(((number, first, count), lost.reason))
+            elif topic.is_wanted and not is_elsewhere:
                 self.reassembly.drop((number, first))
                 topic.lose(first, count, lost.reason, received_ns, out)
         self._lose_names()
@@ -508,13 +597,13 @@ class Receiver:
         for sequence in self.requester.within(ranges):
             self.requester.found(sequence)
         if self.held:
-            self._release_named(received_ns, out)
+            self.release_named(received_ns, out)
         base = self.base
         for number, sequence in self.reassembly.drop_settled(base):
             topic = self.topics.get(number)
-            if topic is not None:
+            if topic is not None and topic.stream == self.stream:
                 topic.lose(sequence, 1, reason, received_ns, out)
-        for topic in self.topics.values():
+        for topic in self.own_topics():
             if topic.waiting:
                 topic.settle(base, reason, received_ns, out)
             if topic.hole_first and not missing:
@@ -531,7 +620,7 @@ class Receiver:
     def close(self, reason: str, received_ns: int, out: list[Delivery]) -> None:
         """End the stream: what is missing is lost, what waited is handed out."""
         self.abandon(sorted(self.requester.missing), reason, received_ns, out)
-        for topic in self.topics.values():
+        for topic in self.own_topics():
             topic.settle(self.next + 1, reason, received_ns, out)
             topic.close_hole()
         if self.behind and self.resynced is not None:

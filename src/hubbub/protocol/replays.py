@@ -39,15 +39,19 @@ class Replay:
     """What one receiver gets of the history of one topic, for one request."""
 
     __slots__ = (
-        "end_frame", "fed", "live", "messages", "request", "serial", "stated", "topic", "version",
+        "end_frame", "fed", "live", "messages", "request", "sender", "serial", "stated", "topic",
+        "version",
     )  # fmt: skip
 
-    def __init__(self, number: int, live: OutgoingTopic, peer: Peer, request: int) -> None:
+    def __init__(
+        self, number: int, live: OutgoingTopic, peer: Peer, request: int, sender: Sender
+    ) -> None:
         assert live.history is not None
         messages = live.history.newest(peer.requests[request])
         end = live.next_sequence
         self.live = live
         self.request = request
+        self.sender = sender  # It stays on this stream, wherever the topic goes meanwhile.
         self.topic = OutgoingTopic(
             number, live.subject, live.source, is_reliable=True, schema_name=live.schema_name,
             schema_hash=live.schema_hash, next_sequence=end - len(messages),
@@ -55,7 +59,8 @@ class Replay:
         )  # fmt: skip
         self.topic.is_declared = True  # By the grant, and to nobody else.
         self.topic.enlist(peer.index)
-        self.stated = Replayed(number, live.number, request, end - len(messages), end)
+        first = end - len(messages)
+        self.stated = Replayed(number, live.number, request, first, end, sender.stream)
         self.messages = iter(messages)
         self.fed = self.stated.first  # The first message that does not wait to be framed yet.
         self.serial = 0  # Of the grant that named it first,
@@ -67,16 +72,16 @@ class Replay:
         """Return how many messages wait to be framed."""
         return self.fed - self.topic.next_sequence
 
-    def is_framed(self, framer: Framer) -> bool:
+    def is_framed(self) -> bool:
         """Tell whether all of it is in frames."""
-        return self.topic.next_sequence >= self.stated.end and self.topic not in framer.behind
+        return self.sender.framer.has_framed(self.topic, self.stated.end)
 
 
 class Replays:
     """All replays of a channel that are under way."""
 
-    def __init__(self, sender: Sender, numbers: Iterator[int]) -> None:
-        self.sender = sender
+    def __init__(self, senders: dict[int, Sender], numbers: Iterator[int]) -> None:
+        self.senders = senders
         self.numbers = numbers
         self.by_peer: dict[bytes, dict[int, Replay]] = {}
         self._feeding: list[Replay] = []  # Those with messages that do not wait to be sent yet.
@@ -111,7 +116,8 @@ class Replays:
         under_way = self.by_peer.setdefault(peer.key, {})
         if len(under_way) >= REPLAYS_PER_PEER_MAX:
             return
-        replay = Replay(next(self.numbers), topic, peer, request)
+        sender = self.senders[peer.debt.placed[topic.number][-1]]
+        replay = Replay(next(self.numbers), topic, peer, request, sender)
         under_way[replay.topic.number] = replay
         self._feeding.append(replay)
         self.served += 1
@@ -134,32 +140,39 @@ class Replays:
         Where much always does, at least some of the history is among it. So there is always
         something to send while a replay has more.
         """
-        framer = self.sender.framer
+        for sender in {replay.sender.stream: replay.sender for replay in self._feeding}.values():
+            self._feed(sender.framer, [one for one in self._feeding if one.sender is sender])
+
+    def _feed(self, framer: Framer, feeding: list[Replay]) -> None:
         count = REPLAY_MESSAGES_AT_ONCE - framer.pending_count
         room = REPLAY_BYTES_AT_ONCE - framer.large_bytes
         least = max(framer.batch_count // _FRAME_SHARE, 1)
-        while self._feeding:
-            replay = self._feeding[0]
+        while feeding:
+            replay = feeding[0]
             if (count <= 0 or room <= 0) and replay.waiting >= least:
                 return
             message = next(replay.messages, None) if replay.topic.receivers else None
             if message is None:
-                del self._feeding[0]
+                self._feeding.remove(feeding.pop(0))
                 continue
             framer.add(replay.topic, *message)
             replay.fed += 1
             count -= 1
             room -= len(message[0])
 
-    def settle(self, peer: Peer, contiguous: int, serial: int) -> bool:
+    def streams_of(self, peer: Peer) -> set[int]:
+        """Return the streams that carry something for a peer."""
+        return {replay.sender.stream for replay in self.by_peer.get(peer.key, {}).values()}
+
+    def settle(self, peer: Peer, stream: int, contiguous: int, serial: int) -> bool:
         """End what a peer has; True: it must be told again what it is owed.
 
         One that gave up frames has renewed its interest since. It may wait for what was in them.
         """
         must_tell = False
-        for replay in self.of(peer):
-            if replay.end_frame is None and replay.is_framed(self.sender.framer):
-                replay.end_frame = self.sender.next_sequence
+        for replay in [one for one in self.of(peer) if one.sender.stream == stream]:
+            if replay.end_frame is None and replay.is_framed():
+                replay.end_frame = replay.sender.next_sequence
             is_known = 0 < replay.serial <= serial
             if is_known and replay.end_frame is not None and contiguous >= replay.end_frame:
                 self._end(peer, replay)

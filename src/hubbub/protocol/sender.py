@@ -85,8 +85,12 @@ class Sender:
         burst_bytes_max: int,
         next_sequence: int = 1,
         topics: Mapping[int, OutgoingTopic] | None = None,
+        *,
+        is_beside: bool = False,
     ) -> None:
         self.stream = stream
+        self.is_beside = is_beside  # It carries the copies of topics.
+        self.leaving = 0  # So many receivers go on by another stream, and miss only what is old.
         self.topics = {} if topics is None else topics
         self.framer = framer
         self.flow = flow
@@ -123,15 +127,18 @@ class Sender:
         return not flow.is_acknowledged(self.next_sequence)
 
     def is_waiting(self) -> bool:
-        """Tell whether the window forbids a new frame, and since when was noted: nothing to do."""
+        """Tell whether nothing new may go, and since when was noted: nothing to do."""
+        if self.framer.is_ahead:
+            return True
         return self.flow is not None and self.flow.is_blocked and self.is_blocked()
 
     def hold_deadline(self) -> int | None:
         """Return when a held-back frame must go; None while it may not, lest a timer spin."""
         hold = self.framer.deadline()
-        if hold is None or (self.framer.has_work and (self.is_held or self.is_blocked())):
-            return None
-        return hold
+        if hold is None or not self.framer.has_work:
+            return hold
+        is_forbidden = self.is_held or self.is_blocked() or self.framer.is_ahead
+        return None if is_forbidden else hold
 
     def next_burst(self, now: int, received_ns: int, *, is_fresh: bool = True) -> Burst | None:
         """Make what goes out in the next system call; without `is_fresh` only repairs."""
@@ -163,7 +170,8 @@ class Sender:
             or self.repairs
             or self.is_held
             or topic.sinks
-            or not (topic.is_declared and topic.receivers and flow.has_present)
+            or topic.copy is not None
+            or not (topic.is_declared and topic.takers and flow.has_present)
         ):
             return None
         body = encode_single(topic.number, topic.next_sequence, payload, published_ns)
@@ -185,7 +193,8 @@ class Sender:
         self.frames_sent += 1
         packet = next(self.packet_numbers)
         sent_us = now // US & 0xFFFF_FFFF
-        return finish(self._prefix(DATA, 0, topic.audience), sequence, packet, sent_us, body) + body
+        shared = self._prefix(DATA, 0, topic.addressed)
+        return finish(shared, sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         framer = self.framer
@@ -202,9 +211,7 @@ class Sender:
         is_draining = framer.is_overdue(now)
         frames: list[Numbered] = []
         while framer.has_frame or (is_draining and framer.cells):
-            if self.is_blocked():
-                assert self.flow is not None
-                self.flow.blocked(now)
+            if not self._may_frame(now):
                 break
             made = framer.next_body(now, received_ns)
             if made is None:
@@ -228,7 +235,13 @@ class Sender:
         What the loop over single frames would make of them, at 3 us a frame instead of 10.
         """
         framer, flow, cache = self.framer, self.flow, self.cache
-        if flow is None or cache is None or not flow.has_present or self.is_awaited:
+        if (
+            flow is None
+            or cache is None
+            or not flow.has_present
+            or self.is_awaited
+            or framer.is_ahead
+        ):
             return None
         frame_bytes = framer.body_bytes_max + HEADER_BYTES
         count = self.burst_bytes_max // frame_bytes
@@ -242,7 +255,7 @@ class Sender:
         large, pieces = cut
         about = large.topic.number, large.sequence, large.published_ns, len(large.payload)
         first, sent_us = self.next_sequence, now // US & 0xFFFF_FFFF
-        shared = self._prefix(SEGMENT, 0, large.topic.audience)
+        shared = self._prefix(SEGMENT, 0, large.topic.addressed)
         buffers, heads = train.make(
             shared, first, self.packet_numbers, sent_us, about, large.stride, pieces
         )
@@ -254,6 +267,16 @@ class Sender:
         self._tail_interval_ns = TAIL_HEARTBEAT
         self.tail_ns = now + TAIL_HEARTBEAT
         return Burst(framer.destination, buffers, frame_bytes)
+
+    def _may_frame(self, now: int) -> bool:
+        """Tell whether one more frame may go, and note if the receivers forbid it."""
+        if self.framer.is_ahead:
+            return False
+        is_blocked = self.is_blocked()
+        if is_blocked:
+            assert self.flow is not None
+            self.flow.blocked(now)
+        return not is_blocked
 
     def _is_last_of_burst(self, body: Body, count: int) -> bool:
         # The short last piece of a large message cannot be padded, so it must end a burst.
@@ -355,9 +378,10 @@ class Sender:
         """
         table = read_runs(body) if isinstance(body, bytes) else read_segment_run(body[0])
         topics = {number: self.topics.get(number) for number, _, _ in decode_runs(table)}
-        if not topics or None in topics.values():
+        if not topics or None in topics.values() or self.leaving:
             return ANYBODY
-        return unite({topic.audience for topic in topics.values() if topic is not None})
+        framed = [one.copy if self.is_beside else one for one in topics.values() if one is not None]
+        return unite({topic.addressed for topic in framed if topic is not None})
 
     def request(
         self, now: int, key: bytes, address: Address, ranges: list[Range], budget_bytes: int

@@ -7,7 +7,7 @@ come: because every frame before its own is settled. No timer decides order.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hubbub.limits import LOST_RUNS_MAX, ORIGIN_NAME_BYTES_MAX
 from hubbub.message import Source
@@ -21,6 +21,8 @@ _DECLARED_BYTES = 48  # Of a declaration, beside its texts,
 _ORIGIN_BYTES = 32  # and of its origin.
 
 Waiting = tuple[int, list[bytes], Sequence[int]]
+Sides = tuple[bool, ...]  # By which streams of its class somebody gets a topic: is it the other?
+MAIN: Final[Sides] = (False,)
 
 
 class OutgoingTopic:
@@ -30,9 +32,10 @@ class OutgoingTopic:
     """
 
     __slots__ = (
-        "__weakref__", "_roll", "audience", "generation", "history", "hops", "is_declared",
-        "is_reliable", "listeners", "nearby", "next_sequence", "number", "publishers", "receivers",
-        "replayed_ns", "schema_hash", "schema_name", "sinks", "source", "subject",
+        "__weakref__", "_roll", "_takers", "addressed", "audience", "copy", "generation", "history",
+        "hops", "is_declared", "is_reliable", "listeners", "nearby", "next_sequence", "number",
+        "publishers", "receivers", "replayed_ns", "schema_hash", "schema_name", "sinks", "source",
+        "subject", "takers",
     )  # fmt: skip
     request = 0
 
@@ -64,35 +67,92 @@ class OutgoingTopic:
         self.receivers = 0  # Peers that are owed this topic,
         self.audience = NO_AUDIENCE  # and as headers say it.
         self._roll = Roll()
+        # Those of them who get it by the stream that this topic is framed for, and the same for the
+        # stream beside that, while somebody gets it there: a copy of the topic, framed as it is.
+        self.takers = 0
+        self.addressed = NO_AUDIENCE
+        self._takers = Roll()
+        self.copy: OutgoingTopic | None = None
         self.is_declared = False  # Whether a frame has named it since the last newcomer.
         self.sinks: tuple[Any, ...] = ()  # Subscriptions of this process, kept by the node,
         self.nearby = 0  # of so many other nodes,
         self.listeners = 0  # and of so many with our own.
         self.generation = -1
 
-    def enlist(self, index: int) -> None:
-        """Count in a receiver that has this index."""
+    def enlist(self, index: int, sides: Sides = MAIN) -> None:
+        """Count in a receiver that has this index, and gets it on these sides."""
         self._roll.add(index)
         self._call_the_roll()
+        for side in sides:
+            self.serve(index, side)
 
-    def dismiss(self, index: int) -> None:
+    def dismiss(self, index: int, sides: Sides = MAIN) -> None:
         """Count out a receiver that has this index."""
         self._roll.remove(index)
         self._call_the_roll()
+        for side in sides:
+            self.serve_no_more(index, side)
 
-    def renumber(self, old: int, new: int) -> None:
+    def renumber(self, old: int, new: int, sides: Sides = MAIN) -> None:
         """Let a receiver have another index."""
         self._roll.remove(old)
         self._roll.add(new)
         self._call_the_roll()
+        for side in sides:
+            self.serve(new, side)
+            self.serve_no_more(old, side)
+
+    def serve(self, index: int, is_beside: bool) -> None:
+        """Let a receiver get it on this side, too."""
+        if is_beside:
+            if self.copy is None:
+                self.copy = self._make_copy()
+            self.copy.enlist(index)
+        else:
+            self._takers.add(index)
+            self._call_takers()
+
+    def serve_no_more(self, index: int, is_beside: bool) -> None:
+        """Let a receiver no longer get it on this side."""
+        if not is_beside:
+            self._takers.remove(index)
+            self._call_takers()
+            return
+        assert self.copy is not None
+        self.copy.dismiss(index)
+        if not self.copy.takers:
+            self.copy = None  # What waits of it is for nobody any more.
+
+    def skip(self, count: int = 1) -> None:
+        """Count messages that are not sent."""
+        self.next_sequence += count
+        if self.copy is not None:
+            # What waits of the copy still has the sequences before this one.
+            old, self.copy = self.copy, self._make_copy()
+            self.copy._roll, self.copy._takers = old._roll, old._takers
+            self.copy._call_the_roll()
+            self.copy._call_takers()
+
+    def _make_copy(self) -> "OutgoingTopic":
+        copy = OutgoingTopic(
+            self.number, self.subject, self.source, is_reliable=self.is_reliable,
+            schema_name=self.schema_name, schema_hash=self.schema_hash,
+            next_sequence=self.next_sequence, replayed_ns=self.replayed_ns, hops=self.hops,
+        )  # fmt: skip
+        copy.is_declared = self.is_declared
+        return copy
 
     def _call_the_roll(self) -> None:
         self.receivers = self._roll.count
         self.audience = self._roll.audience()
 
+    def _call_takers(self) -> None:
+        self.takers = self._takers.count
+        self.addressed = self._takers.audience()
+
     @property
     def stream(self) -> int:
-        """Return which stream carries it."""
+        """Return which stream it is published on; the one beside that may carry it, too."""
         return RELIABLE if self.is_reliable else BEST_EFFORT
 
     @property
@@ -102,10 +162,10 @@ class OutgoingTopic:
         origin = _ORIGIN_BYTES + ORIGIN_NAME_BYTES_MAX if self.hops else 0
         return _DECLARED_BYTES + texts + origin
 
-    def declare(self, first: int) -> Topic:
-        """Say what it is, and from which sequence on it is owed."""
+    def declare(self, stream: int, first: int) -> Topic:
+        """Say what it is, and from which sequence on a stream brings it."""
         plain = (
-            self.number, self.stream, self.subject, first, self.schema_name, self.schema_hash,
+            self.number, stream, self.subject, first, self.schema_name, self.schema_hash,
             self.replayed_ns,
         )  # fmt: skip
         if not self.hops:
@@ -142,7 +202,8 @@ class IncomingTopic:
     __slots__ = (
         "__weakref__", "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason",
         "holes", "hops", "is_reliable", "is_wanted", "late", "lost", "number", "passed",
-        "replayed_ns", "schema_hash", "schema_name", "sinks", "source", "subject", "waiting", "way",
+        "replayed_ns", "schema_hash", "schema_name", "sinks", "source", "stream", "subject",
+        "waiting", "way",
     )  # fmt: skip
     request = 0
 
@@ -156,7 +217,9 @@ class IncomingTopic:
         *,
         is_reliable: bool,
         is_wanted: bool,
+        stream: int = RELIABLE,
     ) -> None:
+        self.stream = stream  # Which decides what of it is lost; only its frames are waited for.
         self.number = number
         self.subject = subject
         self.source = source
@@ -192,6 +255,19 @@ class IncomingTopic:
     def is_next(self, first: int) -> bool:
         """Tell whether a run is the next one, and nothing waits or is lost around it."""
         return first == self.expected and not (self.waiting or self.gone or self.hole_first)
+
+    def follow(
+        self, stream: int, way: Way, until: int, received_ns: int, out: list[Delivery]
+    ) -> None:
+        """Wait for the frames of another stream from now on.
+
+        What the old one alone had was in its frames before `until`, which are all settled; what
+        came by later ones, and waits here, comes by the new one, too.
+        """
+        self.settle(until, "not_available", received_ns, out)
+        self.waiting.clear()
+        self.gone.clear()
+        self.stream, self.way = stream, way
 
     def stop(self) -> None:
         """Forget the order: nobody here wants this topic any more."""
@@ -305,11 +381,12 @@ class ReplayedTopic(IncomingTopic):
 
     def __init__(
         self, number: int, live: DeliveredTopic, request: int, end: int, holes: list[Hole],
-        way: Way,
+        way: Way, stream: int = RELIABLE,
     ) -> None:  # fmt: skip
         super().__init__(
-            number, live.subject, live.source, holes, way, is_reliable=True, is_wanted=True
-        )
+            number, live.subject, live.source, holes, way, is_reliable=True, is_wanted=True,
+            stream=stream,
+        )  # fmt: skip
         self.schema_name, self.schema_hash = live.schema_name, live.schema_hash
         self.replayed_ns = live.replayed_ns
         self.live = live

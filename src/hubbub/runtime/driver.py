@@ -72,7 +72,7 @@ class Driver:
         self._turn_ns = 0  # and did a turn of the loop beside it.
         self._armed_ns: int | None = None  # The deadline that the I/O thread knows.
         self._poll_ns = 0
-        self._senders = tuple(core.outgoing.senders.values())
+        self._senders = core.outgoing.in_use
         self.pipes = None if local is None else LocalDriver(self, local)
         self.tcp = None if tcp is None else TcpDriver(self, tcp)
         drivers = (self.pipes, self.tcp)

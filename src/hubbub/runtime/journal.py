@@ -98,16 +98,17 @@ class Journal:
         self._look()
         outgoing = self._core.outgoing
         if _cache.isEnabledFor(logging.DEBUG):
-            cache = outgoing.cache
-            _cache.debug(
-                "%s: %d frames, %d bytes from frame %s, %d evicted",
-                self._link.channel, len(cache.bodies), cache.size_bytes, cache.first, cache.evicted,
-            )  # fmt: skip
+            for cache in outgoing.caches:
+                _cache.debug(
+                    "%s: %d frames, %d bytes from frame %s, %d evicted", self._link.channel,
+                    len(cache.bodies), cache.size_bytes, cache.first, cache.evicted,
+                )  # fmt: skip
         if _segments.isEnabledFor(logging.DEBUG):
             budget = self._core.incoming.budget
             _segments.debug(
                 "%s: %d bytes of large messages to send, %d bytes incomplete",
-                self._link.channel, outgoing.reliable.framer.large_bytes, budget.claimed_bytes,
+                self._link.channel, sum(one.framer.large_bytes for one in outgoing.reliables),
+                budget.claimed_bytes,
             )  # fmt: skip
         interval_ns = int(self._core.settings.statistics_interval * SECOND)
         if interval_ns and now >= self._statistics_ns:

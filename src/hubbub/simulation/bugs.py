@@ -22,6 +22,7 @@ from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.joining import Joining
 from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
+from hubbub.protocol.moves import Move
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.reassembly import Partial
 from hubbub.protocol.receipts import Receipt, Receipts
@@ -467,8 +468,7 @@ def acknowledged_by_any_status(sound: Method) -> Method:
 
     def look_at(self: Receipts, receipt: Receipt) -> None:
         sound(self, receipt)
-        if receipt.target is not None:
-            receipt.target = 0
+        receipt.targets = dict.fromkeys(receipt.targets, 0)
 
     return look_at
 
@@ -477,3 +477,15 @@ def acknowledged_by_any_status(sound: Method) -> Method:
 def waited_for_four_times_as_long(sound: Method) -> Method:
     """Hold up a group for more than `slow_ms`."""
     return lambda self, state: sound(self, state) + 3 * self.slow_ns
+
+
+@bug(Receiver, "may_take_over", "near_and_far")
+def stream_continued_at_once(sound: Method) -> Method:
+    """Do not wait for what still comes by the stream that another one continues."""
+    return lambda self: self.continues is not None
+
+
+@bug(Move, "is_over", "near_and_far")
+def move_ended_by_any_status(sound: Method) -> Method:
+    """Take whatever a receiver says of the old stream for the word that it has all."""
+    return lambda self, contiguous, serial: True

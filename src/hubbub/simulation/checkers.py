@@ -15,6 +15,7 @@ from hubbub.events import Event, GapAbandoned, PeerJoined, PeerLeft
 from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, RUN_TABLES_MAX, WINDOW_BYTES
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.simulation.awareness import Awareness
 from hubbub.simulation.trace import Trace
@@ -375,17 +376,20 @@ class Bounds:
 
     def look_at_sender(self) -> None:
         """Check what a publisher keeps."""
-        outgoing, settings = self.node.core.outgoing, self.node.core.settings
-        cache, framer = outgoing.cache, outgoing.reliable.framer
+        for sender in self.node.core.outgoing.reliables:
+            self._look_at(sender)
+
+    def _look_at(self, sender: Sender) -> None:
+        settings, cache, framer = self.node.core.settings, sender.cache, sender.framer
+        assert cache is not None
         self._within("cache", cache.size_bytes, settings.cache_bytes + _FRAME_BYTES_SLACK)
         self._within("cache by count", cache.size_bytes, sum(
             len(body) if isinstance(body, bytes) else len(body[0]) + len(body[1])
             for body in cache.bodies.values()
         ))  # fmt: skip
         self._within("run tables", len(cache.run_tables), RUN_TABLES_MAX)
-        window_bytes = max(outgoing.reliable.repair_budget(), WINDOW_BYTES)
-        waiting_bytes = outgoing.reliable.repair_bytes
-        self._within("repairs", waiting_bytes, window_bytes + _FRAME_BYTES_SLACK)
+        window_bytes = max(sender.repair_budget(), WINDOW_BYTES)
+        self._within("repairs", sender.repair_bytes, window_bytes + _FRAME_BYTES_SLACK)
         self._within("pending", framer.pending_count, max(framer.backlog_cells // 3, 65_536))
 
     def look_at_receivers(self) -> None:

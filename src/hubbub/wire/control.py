@@ -22,7 +22,7 @@ from hubbub.limits import (
     SUBJECT_BYTES_MAX,
 )
 from hubbub.wire.batch import Run, decode_runs, encode_run
-from hubbub.wire.header import KEY_BYTES, NO_INDEX
+from hubbub.wire.header import KEY_BYTES, NO_INDEX, RELIABLE
 
 # msgspec reads integers up to 2**64 - 1 but states bounds only up to 2**63 - 1.
 U64 = Annotated[int, msgspec.Meta(ge=0)]
@@ -333,12 +333,18 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
 
 
 class GrantedStream(msgspec.Struct, array_like=True, frozen=True):
-    """From which frame on a stream is owed; `is_owed` false ends the debt."""
+    """From which frame on a stream is owed; `is_owed` false ends the debt.
+
+    What it carries may have come by the stream `continues` so far (0: none): before its frame
+    `until`, or it is not known yet where that ends (0).
+    """
 
     stream: U16
     from_frame: U64
     receivers: U32
     is_owed: bool
+    continues: U16 = 0
+    until: U64 = 0
 
 
 class Replayed(msgspec.Struct, array_like=True, frozen=True):
@@ -352,6 +358,7 @@ class Replayed(msgspec.Struct, array_like=True, frozen=True):
     request: U32
     first: U64
     end: U64
+    stream: U16 = RELIABLE
 
 
 class Grant(msgspec.Struct, array_like=True, frozen=True):

@@ -57,15 +57,21 @@ REPAIR: Final = 2  # Sent before under another packet number.
 DECLARES: Final = 4  # The body names topics before their first use.
 SEALED: Final = 8  # Body encrypted, 16-byte tag at the end.
 OPEN_BITMAP: Final = 16  # Receivers beyond the bitmap, or not known: everybody looks at the topics.
-CONTINUES: Final = 32  # Reserved: a topic comes from another stream.
 REFERS: Final = 128  # The payloads are references to shared memory (wire/batch.py).
 REFUSES: Final = 64  # A STATUS that knows nothing of the debt it answers.
 
-# FarPipes of a channel. 2 is reserved for bulk (decision 0003 keeps large messages in the reliable
-# one).
+# Streams of a channel. 2 is reserved for bulk (decision 0003 keeps large messages in the reliable
+# one). Where a class has receivers on this host and elsewhere, those elsewhere have a stream of
+# their own beside the first (decision 0027).
 RELIABLE: Final = 1
 BEST_EFFORT: Final = 3
-STREAMS: Final = (RELIABLE, BEST_EFFORT)
+RELIABLE_BESIDE: Final = 4
+BEST_EFFORT_BESIDE: Final = 5
+CLASSES: Final = (RELIABLE, BEST_EFFORT)
+BESIDE: Final = {RELIABLE: RELIABLE_BESIDE, BEST_EFFORT: BEST_EFFORT_BESIDE}
+STREAMS: Final = (*CLASSES, *BESIDE.values())
+RELIABLES: Final = (RELIABLE, RELIABLE_BESIDE)
+CLASS_OF: Final = {stream: cls for cls in CLASSES for stream in (cls, BESIDE[cls])}
 
 NOBODY: Final = -2
 MANY: Final = -1

@@ -20,7 +20,7 @@ def make_framer(holdback_ns: int = 1 * MS) -> Framer:
 
 def make_topic(number: int = 16, subject: str = "/a", *, is_declared: bool = True) -> OutgoingTopic:
     topic = OutgoingTopic(number, subject, Source("n", bytes(12), 1), is_reliable=True)
-    topic.receivers = 1
+    topic.takers = 1
     topic.is_declared = is_declared
     return topic
 
@@ -158,7 +158,7 @@ def test_messages_published_seconds_apart_may_share_a_frame() -> None:
 
 def test_messages_for_nobody_elsewhere_are_numbered_and_looped_back_but_not_framed() -> None:
     framer, topic = make_framer(), make_topic()
-    topic.receivers = 0
+    topic.takers = 0
     topic.sinks = ("somebody here",)
     publish(framer, topic, b"1", bytes(5000))
     assert drain(framer) == []

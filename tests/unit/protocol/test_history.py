@@ -18,7 +18,7 @@ from hubbub.protocol.peers import Peer
 from hubbub.protocol.requests import read_request, write_request
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import Replayed
-from hubbub.wire.header import DATA, GRANT
+from hubbub.wire.header import DATA, GRANT, RELIABLE
 from tests.harness import Lan, Node, lose_first
 
 SOURCE = Source("n", bytes(12), 1)
@@ -206,6 +206,7 @@ def test_some_of_a_history_is_sent_though_more_than_enough_waits_all_the_time() 
     peer = Peer(bytes(20), ("10.0.0.9", 7000), lan.now)
     peer.requests[1] = 0
     peer.asks.add("/a", 1)
+    peer.debt.placed[topic.number] = (RELIABLE,)
     outgoing.replays.join(peer, topic)
     (replay,) = outgoing.replays.of(peer)
     few = replay.waiting

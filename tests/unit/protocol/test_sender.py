@@ -35,7 +35,7 @@ class Stream:
             count(1), burst_bytes_max,
         )  # fmt: skip
         self.topic = OutgoingTopic(16, "/a", Source("n", bytes(12), 1), is_reliable=True)
-        self.topic.receivers = 1
+        self.topic.takers = 1
         self.topic.is_declared = True
         self.flow.add(KEY, 0, 1, 0, window_bytes)
 
@@ -246,7 +246,7 @@ def test_description_of_lost_frames_never_outgrows_a_frame() -> None:
     others = []
     for number in range(40):
         topic = OutgoingTopic(100 + number, f"/{number}", stream.topic.source, is_reliable=True)
-        topic.receivers, topic.is_declared = 1, True
+        topic.takers, topic.is_declared = 1, True
         others.append(topic)
     for _ in range(50):
         for topic in others:
@@ -322,7 +322,8 @@ def test_small_messages_go_between_the_pieces_of_a_large_one() -> None:
     stream.publish(bytes(200_000))
     assert stream.sender.next_burst(0, 0) is not None
     other = OutgoingTopic(17, "/b", Source("n", bytes(12), 1), is_reliable=True)
-    other.receivers, other.is_declared = 1, True
+    other.enlist(0)
+    other.is_declared = True
     stream.sender.framer.add(other, b"small", 0)
     burst = stream.sender.next_burst(0, 0)
     assert burst is not None

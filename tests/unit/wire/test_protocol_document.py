@@ -153,7 +153,7 @@ def test_figures_are_the_limits() -> None:
     assert f"straight again after {limits.STRAIGHT_CALM // limits.SECOND} s" in TEXT
     assert f"if that is below {header.BITMAP_BITS}, -2" in TEXT
     heartbeat = header.HEADER_BYTES + control._HEARTBEAT.size
-    heartbeat += len(header.STREAMS) * control._TAIL.size
+    heartbeat += len(header.CLASSES) * control._TAIL.size
     assert f"one HEARTBEAT of {heartbeat} bytes a second" in TEXT
     assert f"at most {limits.WANTS_MAX} consumers" in TEXT
     assert f"{limits.LEASE_MS_MIN // 1000} s or {limits.LEASE_PERIODS} times" in TEXT

@@ -32,13 +32,14 @@ Name = tuple[bytes, str]  # The key of the origin, and the subject.
 class Passed:
     """A topic that is passed on, and the sequence of the next message of it."""
 
-    __slots__ = ("bytes", "end_frame", "messages", "next", "since_ns", "topic")
+    __slots__ = ("bytes", "ends", "messages", "next", "since_ns", "topic")
 
     def __init__(self, topic: OutgoingTopic, now: int) -> None:
         self.topic = topic
         self.next = topic.next_sequence
         self.since_ns = now
-        self.end_frame: int | None = None  # Its origin is gone, and nothing of it comes from here.
+        # Its origin is gone, and all of it is before these frames of each stream.
+        self.ends: dict[int, int] | None = None
         self.messages = 0
         self.bytes = 0
 
@@ -177,10 +178,10 @@ class Port:
         outgoing = self.core.outgoing
         for name, passed in list(self.passed.items()):
             if name in heard:
-                passed.end_frame = None
-            elif passed.end_frame is None:
-                passed.end_frame = outgoing.sender_of(passed.topic).next_sequence
-            elif outgoing.flow.acknowledged >= passed.end_frame:
+                passed.ends = None
+            elif passed.ends is None:
+                passed.ends = outgoing.ends_of(passed.topic)
+            elif outgoing.is_acknowledged(passed.ends):
                 self._end(now, name)
 
     def tell(self, now: int, beacon: Beacon) -> None:
@@ -224,7 +225,7 @@ class Port:
         elif first > passed.next:
             if not _is_clear(framer, passed.topic):
                 return False
-            passed.topic.next_sequence = first  # Messages are missing, and will be missed.
+            passed.topic.skip(first - passed.next)  # They are missing, and will be missed.
         passed.next = first + len(payloads)
         self._count(passed, len(payloads), size_bytes)
         _publish(framer, passed.topic, payloads, published_ns)

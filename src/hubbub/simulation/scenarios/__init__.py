@@ -16,6 +16,7 @@ from hubbub.simulation.scenarios import (
     services_defects,
     services_more,
     services_subjects,
+    sides,
     swarm,
     timed,
     timed_names,
@@ -26,5 +27,5 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
     "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
-    "services_more", "services_subjects", "swarm", "timed", "timed_names", "traffic",
+    "services_more", "services_subjects", "sides", "swarm", "timed", "timed_names", "traffic",
 ]  # fmt: skip
