@@ -10,6 +10,7 @@ import importlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -71,6 +72,17 @@ def skip(reason: str) -> NoReturn:
 def ip(arguments: str) -> None:
     """Run `ip` in the current namespace."""
     subprocess.run(["ip", *arguments.split()], check=True, timeout=TIMEOUT_S)
+
+
+def wait_for_cable(name: str) -> None:
+    """Wait until an interface has noticed its cable: before that the kernel drops what is sent."""
+    deadline = time.monotonic() + TIMEOUT_S
+    shown = ""
+    while "LOWER_UP" not in shown or "state UP" not in shown or "tentative" in shown:
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.01)
+        arguments = ["ip", "address", "show", "dev", name]
+        shown = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
 
 
 def enter() -> None:

@@ -25,7 +25,7 @@ from tests.integration.link_probe import (
     receive,
     take,
 )
-from tests.integration.namespace import ROOT, command, ip, run_scenario, skip
+from tests.integration.namespace import ROOT, command, ip, run_scenario, skip, wait_for_cable
 
 pytestmark = pytest.mark.netns
 
@@ -43,6 +43,7 @@ def add_lan(name: str, *addresses: str) -> None:
     ip(f"link set {name} up")
     for address in addresses:
         ip(f"address add {address} dev {name}")
+    wait_for_cable(name)
 
 
 def talk(one: MulticastLink, two: MulticastLink, text: bytes = b"hello") -> None:
@@ -389,6 +390,7 @@ def two_hosts() -> None:
     far.stdin.write("go\n")
     far.stdin.flush()
     assert far.stdout.readline() == "ready\n"
+    wait_for_cable("near0")
     link = MulticastLink("239.255.72.2", PORT, interface="near0")
     assert link.frame_bytes_max == 1472
 
