@@ -56,7 +56,7 @@ def main() -> int:
         print(f"{recorder.acknowledged:,} messages are on the disk")
         if tables is None:
             return 0
-        return analyse(output, recorder, tables)
+        return analyse(output, recorder, tables, told["sleeper"]["dropped"])
 
 
 def read_options() -> argparse.Namespace:
@@ -133,7 +133,7 @@ def judge_fleet(told: dict[str, dict[str, Any]]) -> int:
     return 0
 
 
-def analyse(output: Path, recorder: hubbub.Recorder, tables: LiveTables) -> int:
+def analyse(output: Path, recorder: hubbub.Recorder, tables: LiveTables, dropped: int) -> int:
     """Wait for the tables, write the report, and point out what went wrong."""
     count = recorder.acknowledged
     print(f"\n3. Spark goes on until all {count:,} messages are in tables ...")
@@ -142,12 +142,19 @@ def analyse(output: Path, recorder: hubbub.Recorder, tables: LiveTables) -> int:
         return 1
     page = output / "report.html"
     said = report(tables.tables, page)
+    slow = f"and {dropped:,} messages were dropped."
+    end_s = time.monotonic() + START_S
+    while slow not in str(said) and time.monotonic() < end_s:  # Events may come a step later.
+        said = report(tables.tables, page)
     print(f"\n{said['summary']}")
     for finding in said["findings"]:
         print(f"{MARKS[finding['level']]} {finding['text']}")
     wrong = [one for one in said["findings"] if VICTIM in one["text"] and one["level"] == "bad"]
     if not wrong:
         print(f"FAILED: the report does not tell that {VICTIM} was killed")
+        return 1
+    if slow not in str(said):
+        print(f"FAILED: the report does not tell that the sleeper was slow, {slow}")
         return 1
     print(f"\nWhat went wrong: {wrong[0]['text']}")
     print(f"Evidence: {'; '.join(wrong[0]['evidence'])}. {page} shows it in pictures. Try next:")

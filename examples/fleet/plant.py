@@ -54,4 +54,5 @@ def look(name: str, domain: str, stop: Stop, is_slow: bool) -> dict[str, Any]:
         end_s = time.monotonic() + 1
         while not is_slow and time.monotonic() < end_s:  # What was published last is under way.
             seen += images.receive(timeout=0.2) is not None
+        images.close()
         return {"seen": seen, "dropped": images.dropped}

@@ -107,7 +107,8 @@ _NUMBERS: Final[dict[str, Read]] = {str(kind): partial(_number, kind) for kind i
 _READ: Final[dict[str, Read]] = {
     **dict.fromkeys(("name", "domain", "interface", "registration", "node_id", "key_file",
                      "log"), _text),
-    **dict.fromkeys(("loopback", "multicast", "network", "offload", "services"), _truth),
+    **dict.fromkeys(("loopback", "multicast", "network", "offload", "services",
+                     "tell_events"), _truth),
     **dict.fromkeys(("links", "peers"), _list),
     **dict.fromkeys(("frame_bytes_max", "receive_buffer_bytes", "send_buffer_bytes",
                      "delivery_threads_max"), partial(_number, int)),

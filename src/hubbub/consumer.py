@@ -168,6 +168,7 @@ class Consumer(Closing):
         if self._driver.closed_reason is None:
             self._driver.call(self._gateway.stop, self._machine)
         self._node._components.discard(self)
+        self._node._telling.end_counting(self)
         self._subscription.close()
 
     close = stop

@@ -298,6 +298,10 @@ DELIVERY_OVERDUE: Final = 10 * MS
 DELIVERY_IDLE_S: Final = 5.0
 DROP_REPORT: Final = 1 * SECOND
 DROP_RANGES_MAX: Final = 64
+# What a node tells of itself on `/hubbub/events`: so often, so many slow consumers and consumers.
+TOLD_EACH: Final = 1 * SECOND
+TOLD_EVENTS_MAX: Final = 32
+TOLD_CONSUMERS_MAX: Final = 256
 REPEATABLE_TOPICS_MAX: Final = 65_536  # Of tasks that may be run again; the oldest is forgotten.
 # A coroutine that never has to wait lets others run after so many.
 ASYNC_TURN_MESSAGES: Final = 256

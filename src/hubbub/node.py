@@ -44,6 +44,7 @@ from hubbub.statistics import NodeStatistics
 from hubbub.subject_services import SubjectServices
 from hubbub.subjects import Handle, check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
+from hubbub.telling import Telling
 
 _LAST_CALLBACKS_S = 0.2
 _log = logger_of("subscription")
@@ -122,6 +123,7 @@ class Node(Closing):
         self._opening_services = Lock()
         self._placing = Lock()
         self._closed_reason: str | None = None
+        self._telling = Telling(self)
 
     # Channels.
 
@@ -404,6 +406,7 @@ class Node(Closing):
             queue=queue, overflow=overflow, inline=inline, type=type, port=port,
         )  # fmt: skip
         self._components.add(consumer)
+        self._telling.begin_counting()
         return consumer
 
     def observe(
@@ -539,6 +542,7 @@ class Node(Closing):
     def _emit(self, event: Event, owner: object = None) -> None:
         """Report an event of one subscription or producer, or of a whole channel."""
         self._listeners.emit(event, owner)
+        self._telling.note(event)
 
     # The end, and what is known.
 
@@ -560,6 +564,7 @@ class Node(Closing):
         """Leave: send what is pending, say goodbye, serve repairs for at most `linger_ms`."""
         if self._closed_reason is not None:
             return
+        self._telling.finish()
         self._closed_reason = "closed"
         linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
         for component in list(self._components):

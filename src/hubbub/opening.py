@@ -61,6 +61,7 @@ def open(
     switch_interval_ms: float | None = SWITCH_INTERVAL_MS,
     spin_us: float = SPIN_US,
     services: bool | ServiceOptions = False,
+    tell_events: bool = True,
     **options: Any,
 ) -> Node:
     """Open a node: a member of the bus, until it is closed.
@@ -68,22 +69,21 @@ def open(
         with hubbub.open("lidar-7", domain="plant") as node:
             node.publish("/plant/line1/temp", b"21.5")
 
-    `interface` is a name, an address, or "all"; by default the LAN's, without one the loopback.
-    `domain` separates buses that share a network. `loopback=False` keeps a node's own messages from
-    its own subscriptions. `links` are the ways of messages: by default "inproc", "local" and
-    "multicast", and "tcp" where it is asked for, or ["services"] alone. `peers` names nodes to
-    connect to by TCP, such as "10.0.0.7:7266" or "host"; `listen` is the port or address where
-    others find this node; by default both are the channel's port. `tcp` says who may connect, and
-    by which certificates. `multicast=False` does without UDP, `network=False` without any IP
-    socket. Nodes of this host find each other in a directory, by the network, or both
-    (`registration`). `faults` mistreats the frames of multicast, the only link then unless `links`
-    says otherwise. A node shares services from its first `node.service` on, or with `services=True`
-    (or `ServiceOptions`) from the start. Further options are those of `hubbub.Settings`. The rest
-    is taken from the environment (HUBBUB_DOMAIN and so on), else from the TOML file HUBBUB_CONFIG.
+    `interface` is a name, an address, or "all"; by default the LAN's, else the loopback. `domain`
+    separates buses of one network. `loopback=False` keeps a node's own messages from its own
+    subscriptions. `links` are the ways of messages: by default "inproc", "local" and "multicast",
+    and "tcp" if asked for, or ["services"] alone. `peers` names nodes to connect to by TCP, such as
+    "10.0.0.7:7266" or "host"; `listen` is where others find this node; both by default the
+    channel's port. `tcp` says who may connect, and by which certificates. `multicast=False` does
+    without UDP, `network=False` without IP. Nodes of this host meet in a directory, by the network,
+    or both (`registration`). `faults` mistreats frames of multicast, the only link then unless
+    `links` says otherwise. With `services=True` (or `ServiceOptions`) a node shares services at
+    once. `tell_events=False` keeps from recorders what it dropped. `hubbub.Settings` has more. The
+    rest is from the environment (HUBBUB_DOMAIN and so on), else from the TOML file HUBBUB_CONFIG.
     """
     _begin(key_file, log)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
-    _check_kinds(interface, faults, tcp)
+    _check_kinds(interface, faults, tcp, tell_events)
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
@@ -103,7 +103,7 @@ def open(
         spin_us=spin_us,
         service_options=_take_services(services),
     )
-    return _join(node, [Channel()] if channels is None else channels, on_event)
+    return _join(node, channels, on_event, tell_events)
 
 
 def _take_services(services: bool | ServiceOptions) -> ServiceOptions:
@@ -126,12 +126,15 @@ def _begin(key_file: str | None, log: str | None) -> None:
         set_log(log)
 
 
-def _join(node: Node, channels: Iterable[Channel], on_event: Listener | None) -> Node:
+def _join(
+    node: Node, channels: Iterable[Channel] | None, on_event: Listener | None, tell_events: bool
+) -> Node:
     """Join channels, or leave nothing behind."""
+    node._telling.is_on = tell_events
     if on_event is not None:
         node.on_event(on_event)
     try:
-        for channel in channels:
+        for channel in [Channel()] if channels is None else channels:
             node.connect(channel)
     except BaseException:
         node.close(0)
@@ -192,7 +195,8 @@ def _check_kind(name: str, value: Any, kind: Any, wanted: str) -> None:
         raise ConfigurationError(f"{name}={value!r}: give {wanted}")
 
 
-def _check_kinds(interface: Any, faults: Any, tcp: Any) -> None:
+def _check_kinds(interface: Any, faults: Any, tcp: Any, tell_events: Any) -> None:
+    _check_kind("tell_events", tell_events, bool, "True or False")
     _check_kind("interface", interface, str | None, "a name, an address or 'all'")
     _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")
     _check_kind("tcp", tcp, TcpOptions | None, "hubbub.TcpOptions(...)")

@@ -62,6 +62,7 @@ def test_demo_loses_frames_and_no_message_and_points_out_who_was_killed(tmp_path
     assert "messages are on the disk" in done.stdout
     if IS_SOAK:
         assert "What went wrong: Publisher vehicle-2#" in done.stdout
+        assert "!! Consumer sleeper#" in done.stdout
         assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -202,6 +202,24 @@ def test_what_the_bus_does_is_in_tables_of_its_own(place: Place, store: Path) ->
     assert values == sorted(values) and values[-1] == 100
 
 
+def test_what_another_node_dropped_is_recorded_as_that_nodes_own(place: Place, store: Path) -> None:
+    with record(place, store, "/plant/temp") as recorder:
+        with place.open("slow", links=["local", "multicast"]) as slow:
+            wait_until(slow.peers)
+            subscription = slow.subscribe("/plant/...", queue=10)
+            publish(recorder.node, "/plant/temp", 100)
+            wait_until(lambda: subscription.dropped == 90)
+            recorder.node.publish(f"/hubbub/events/{slow.id.hex()}", b"no JSON")
+        wait_until(lambda: not recorder.node.peers())
+    _, rows = read(store)
+    [told] = rows_of(rows, "events", kind="ConsumerDropped")
+    assert (told["node_name"], told["node_id"]) == ("slow", slow.id.hex())
+    assert (told["subject"], told["count"], told["first_sequence"]) == ("/plant/temp", 90, None)
+    detail = json.loads(told["detail"])
+    assert (detail["dropped"], detail["subscription"]) == (90, "/plant/...")
+    assert [range_[2:] for range_ in detail["ranges"]] == [[1, 90]]
+
+
 def test_counters_of_a_node_count_from_the_beginning_of_each_recorder(
     place: Place, store: Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 A recorder's own node hears with faults: frames are lost and doubled, once nothing arrives for so
 long that repair is impossible, a publisher is killed, and a consumer of what the node itself
-publishes stops reading.
+publishes stops for so long that it is left behind, and reads nothing of what its queue holds.
 """
 
 import signal
@@ -51,6 +51,7 @@ class Truth(NamedTuple):
     lossy: hubbub.statistics.TopicStatistics
     drops: dict[str, int]
     gaps: list[GapAbandoned]
+    dropped: int  # By the slow consumer.
     recorded: int
 
 
@@ -84,11 +85,14 @@ def be_killed(place: list[Any]) -> None:
 
 
 def doze(place: list[Any]) -> None:
-    """Subscribe, and be stopped."""
+    """Subscribe, be stopped, read nothing, and say what was dropped."""
     with Place(*place).open("sleeper", window_bytes=1 << 16) as node:
-        node.subscribe("/own", queue=100)
+        subscription = node.subscribe("/own", queue=10)
         say("ready")
         hear()
+        wait_until(lambda: subscription.dropped)
+        subscription.close()
+        say(subscription.dropped)
 
 
 def record(store: Path) -> Truth:
@@ -112,6 +116,9 @@ def record(store: Path) -> Truth:
         victim.signal(signal.SIGKILL)
         assert events.wait(PeerLeft).reason == "died"
         leave_behind(node, sleeper, events)
+        sleeper.tell()
+        dropped = sleeper.hear()
+        wait_until(lambda: "sleeper" not in {one.node.name for one in node.peers()})
         wait_until(lambda: newest(node, "/lossy") == MESSAGES * 12 // 10)
         assert recorder.flush(30)
         time.sleep(2 * RECORDER_LOOK_S)  # Once more the recorder looks at the counters.
@@ -119,7 +126,7 @@ def record(store: Path) -> Truth:
         recorded = recorder.acknowledged
     [peer] = [one for one in channel.peers if one.name == "talker"]
     [lossy] = [one for one in channel.topics if one.subject == "/lossy"]
-    return Truth(peer, lossy, dict(channel.drops), events.of(GapAbandoned), recorded)
+    return Truth(peer, lossy, dict(channel.drops), events.of(GapAbandoned), dropped, recorded)
 
 
 def let_publish(talker: Actor, count: int, *, is_cut_off: bool = False) -> None:
@@ -197,8 +204,12 @@ def test_report_names_every_trouble_with_the_numbers_of_the_bus(
 
     [killed] = [one for one in findings if "was killed or crashed" in one.text]
     assert killed.text.startswith("Publisher victim#")
-    [slow] = [one for one in findings if "too slow" in one.text]
-    assert slow.text.startswith("Consumer sleeper#")
+    slow = {one.text[9:16]: one for one in findings if "too slow" in one.text}
+    assert slow.keys() == {"sleeper", "watcher"}  # Cut off, the recorder itself was slow.
+    assert {one.evidence[1] for one in slow.values()} == {"left_behind"}
+    [dropping] = [one for one in findings if "dropped." in one.text]
+    assert dropping.text.startswith("Consumer sleeper#")
+    assert dropping.text.endswith(f", and {truth.dropped:,} messages were dropped.")
     assert "The recorder lost nothing." in said
 
     assert figures.messages == truth.recorded

@@ -30,7 +30,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
-    *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks"),
+    *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks", "telling"),
     *("statistics", "closing", "configuration"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail"}

@@ -30,6 +30,7 @@ _CLOCKS: Final = {
 }  # fmt: skip
 _WINDOWS: Final = 2  # What is lost at the end of a window may be known only in the next one.
 SUBJECT: Final = "/hubbub/alerts"
+_SLOW: Final = ("SlowConsumer", "ConsumerDropped")
 _OWN: Final = "/hubbub/"
 _log = logging.getLogger("hubbub.pipeline")
 
@@ -125,8 +126,11 @@ def periods(tables: LiveTables, missed_max: float) -> Iterator[Condition]:
 def slow(tables: LiveTables, seconds_max: float) -> Iterator[Condition]:
     """Find nodes that were told to be slow consumers within so many seconds."""
     for row in tables.rows("node_timeline"):
-        if row["kind"] == "SlowConsumer" and tables.age_s(row["time"]) <= seconds_max:
-            yield Condition(row["node_id"], f"{row['node_name']} is a slow consumer")
+        if row["kind"] in _SLOW and tables.age_s(row["time"]) <= seconds_max:
+            # Without a peer it is the recorder's own node, and the row is about a publisher.
+            is_own = row["kind"] == _SLOW[0] and not json.loads(row["detail"] or "{}").get("peer")
+            about, name = ("", "the recorder") if is_own else (row["node_id"], row["node_name"])
+            yield Condition(about, f"{name} is a slow consumer")
 
 
 # Each with the number that it is given unless told otherwise.

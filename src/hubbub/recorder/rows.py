@@ -23,7 +23,7 @@ LOST = "RecorderLost"
 def event_rows(event: Event, time_ns: int) -> Iterator[Values]:
     """Describe an event: one row, or one for each range of messages that it tells of."""
     told = msgspec.structs.asdict(event)
-    detail = _to_json(told)
+    detail = to_json(told)
     kind = type(event).__name__
     about = next((value for value in told.values() if isinstance(value, Source)), None)
     if isinstance(event, SlowConsumer | PayloadRejected) and event.ranges:
@@ -66,7 +66,7 @@ def event_row(
 
 def own_event_row(time_ns: int, kind: str, /, **told: Any) -> Values:
     """Make a row of what happened to the recorder itself."""
-    return event_row(time_ns, kind, _to_json(told)) | {"count": told.get("count")}
+    return event_row(time_ns, kind, to_json(told)) | {"count": told.get("count")}
 
 
 def loss_rows(loss: Loss, time_ns: int) -> Iterator[Values]:
@@ -75,7 +75,7 @@ def loss_rows(loss: Loss, time_ns: int) -> Iterator[Values]:
     for subject, source, first, last in loss.ranges:
         listed += last - first + 1
         told = {"subject": subject, "source": source, "first": first, "last": last}
-        yield event_row(time_ns, LOST, _to_json(told), source, subject, first, last)
+        yield event_row(time_ns, LOST, to_json(told), source, subject, first, last)
     if listed < loss.messages:
         yield own_event_row(time_ns, LOST, count=loss.messages - listed)
 
@@ -156,7 +156,8 @@ def _node_values(source: Source | None) -> Values:
     }
 
 
-def _to_json(told: Values) -> str:
+def to_json(told: Values) -> str:
+    """Write what an event tells."""
     return msgspec.json.encode({name: _plain(value) for name, value in told.items()}).decode()
 
 

@@ -1,7 +1,8 @@
 """Looks each second at what the bus does besides messages, and records what has changed.
 
-Events come as they happen. Who publishes and wants what, and the counters, are looked at: a row is
-made where something differs from the last look, so a quiet bus costs nothing.
+Events come as they happen, those of other nodes as these tell them. Who publishes and wants what,
+and the counters, are looked at: a row is made where something differs from the last look, so a
+quiet bus costs nothing.
 """
 
 import logging
@@ -10,16 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from time import time_ns
 
+import msgspec
+
 from hubbub.awareness import RemotePeer
 from hubbub.errors import HubbubError
 from hubbub.events import Event, PeerJoined, PublisherMatched
 from hubbub.limits import RECORDER_LOOK_S, RECORDER_LOOK_S_MIN, RECORDER_LOOK_SHARE
-from hubbub.message import Source
+from hubbub.message import Message, Source
 from hubbub.node import Node
 from hubbub.recorder import rows
 from hubbub.recorder.intake import Intake
 from hubbub.recorder.rows import Announced, Values
+from hubbub.recorder.told import told_rows
 from hubbub.statistics import ChannelStatistics
+from hubbub.subscription import Subscription
+from hubbub.telling import SUBJECTS, decode
 
 _log = logging.getLogger("hubbub.recorder")
 
@@ -50,15 +56,19 @@ class Watch:
         self._has_news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hubbub-watch", daemon=True)
         self._deafen: Callable[[], None] = _nothing
+        self._hearing: Subscription | None = None
 
     def start(self) -> None:
         """Begin to look."""
         self._deafen = self._node.on_event(self._note)
+        self._hearing = self._node.subscribe(SUBJECTS, self._hear, no_local=True)
         self._thread.start()
 
     def finish(self) -> None:
         """Look a last time, and end."""
         self._deafen()
+        if self._hearing is not None:
+            self._hearing.close()
         self._is_ending.set()
         self._has_news.set()
         self._thread.join()
@@ -68,6 +78,16 @@ class Watch:
             self._intake.put_row(rows.EVENTS, row)
         if isinstance(event, _NEWS):
             self._has_news.set()  # It may be gone again before the next look.
+
+    def _hear(self, message: Message) -> None:
+        """Take what another node tells of itself; anybody may have sent it."""
+        try:
+            told = decode(message.payload)
+        except msgspec.MsgspecError as error:
+            _log.info("%s is nothing that a node tells: %s", message.subject, error)
+            return
+        for row in told_rows(told, message.source, time_ns()):
+            self._intake.put_row(rows.EVENTS, row)
 
     def _run(self) -> None:
         is_last = False

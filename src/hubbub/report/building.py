@@ -8,6 +8,7 @@ from hubbub.report.losses import add_up_losses, list_gaps, list_periods, list_qu
 from hubbub.report.nodes import (
     add_up_counters,
     count_nodes,
+    list_elsewhere,
     list_flows,
     list_lanes,
     list_managers,
@@ -62,6 +63,7 @@ def build(tables: Tables) -> Figures:
         lanes=lanes,
         lanes_in_all=lanes_in_all,
         slow=list_slow(timeline),
+        elsewhere=list_elsewhere(timeline),
         flows=list_flows(matrix),
         managers=list_managers(tables["service_managers"]),
         open_windows=pc.sum(pc.invert(health["final"])).as_py() or 0,

@@ -187,6 +187,16 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What another node told that it lost; the recorder may have had it."""
+
+    node: str
+    messages: int
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """What one node sent to another."""
 
@@ -247,6 +257,7 @@ class Figures:
     lanes: tuple[Lane, ...] = ()
     lanes_in_all: int = 0
     slow: tuple[Slow, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
     flows: tuple[Flow, ...] = ()
     managers: tuple[Manager, ...] = ()
     open_windows: int = 0

@@ -208,6 +208,20 @@ def _say_slow(slow: Slow) -> Finding:
     )
 
 
+def _elsewhere(figures: Figures) -> Iterator[Finding]:
+    yield from _worst(
+        figures.elsewhere,
+        lambda one: Finding(
+            Level.BAD,
+            f"Node {one.node} lost {plural(one.messages, 'message')} "
+            f"{period(one.first_us, one.last_us)}.",
+            ("as it told itself; the recorder may have had them",),
+            "nodes",
+        ),
+        lambda others: f"{plural(len(others), 'further node')} lost messages.",
+    )
+
+
 def _quarantine(figures: Figures) -> Iterator[Finding]:
     for one in figures.quarantined:
         is_harmless = one.reason == "duplicate"
@@ -334,6 +348,7 @@ _SEARCHES: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _nothing_lost,
     _ends,
     _slow,
+    _elsewhere,
     _quarantine,
     _duplicates,
     _repairs,

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hubbub.limits import REPORT_MARKS_MAX, REPORT_ROWS_MAX
-from hubbub.report.figures import Clock, Flow, Lane, Manager, Mark, Slow, Stay
+from hubbub.report.figures import Clock, Elsewhere, Flow, Lane, Manager, Mark, Slow, Stay
 from hubbub.report.losses import to_us
 from hubbub.report.words import who
 
 JOINED, LEFT, SLOW = "PeerJoined", "PeerLeft", "SlowConsumer"
+DROPPED, LOST = "ConsumerDropped", "MessagesLost"  # As another node told it of itself.
 # Everyday life: who publishes and wants what is shown by the traffic itself.
 _QUIET = (
     *("PublishBegun", "PublishEnded", "SubscriptionBegun", "SubscriptionEnded"),
@@ -99,18 +100,20 @@ def read_detail(detail: str | None) -> Mapping[str, Any]:
 def list_slow(timeline: pa.Table) -> tuple[Slow, ...]:
     """Add up what the bus told of each consumer that could not keep up.
 
-    Where no peer is named, it was a subscription of the recorder's own node that dropped: one row
-    for each range of messages, all of one event and about their publisher.
+    Another node tells of its own subscriptions. Where neither it nor a peer is named, it was one of
+    the recorder's own node that dropped: one row for each range of messages, all of one event and
+    about their publisher.
     """
-    table = _by_time(timeline.filter(pc.equal(timeline["kind"], SLOW)))
-    table = table.group_by(["time_us", "detail"], use_threads=False).aggregate(
+    table = _by_time(timeline.filter(pc.is_in(timeline["kind"], pa.array([SLOW, DROPPED]))))
+    table = table.group_by(["time_us", "kind", "detail"], use_threads=False).aggregate(
         [("node_id", "min"), ("node_name", "min")]
     )
     found: dict[tuple[str, str, str], Slow] = {}
     for row in table.to_pylist():
         told = read_detail(row["detail"])
         dropped = told.get("dropped")
-        node = who(row["node_name_min"], row["node_id_min"]) if told.get("peer") else RECORDER
+        is_named = row["kind"] == DROPPED or told.get("peer")
+        node = who(row["node_name_min"], row["node_id_min"]) if is_named else RECORDER
         key = (node, str(told.get("policy") or ""), str(told.get("subscription") or ""))
         before = found.get(key, Slow(*key, 0, 0, row["time_us"], 0))
         found[key] = replace(
@@ -120,6 +123,17 @@ def list_slow(timeline: pa.Table) -> tuple[Slow, ...]:
             last_us=row["time_us"],
         )
     return tuple(sorted(found.values(), key=lambda one: (-one.dropped, one.first_us)))
+
+
+def list_elsewhere(timeline: pa.Table) -> tuple[Elsewhere, ...]:
+    """Add up what other nodes told that they lost; the most first."""
+    table = _by_time(timeline.filter(pc.equal(timeline["kind"], LOST)))
+    found = []
+    for rows in _by_node(table.to_pylist()).values():
+        messages = sum(read_detail(row["detail"]).get("lost", 0) for row in rows)
+        node = who(rows[0]["node_name"], rows[0]["node_id"])
+        found.append(Elsewhere(node, messages, rows[0]["time_us"], rows[-1]["time_us"]))
+    return tuple(sorted(found, key=lambda one: (-one.messages, one.node)))
 
 
 def list_flows(matrix: pa.Table) -> tuple[Flow, ...]:

@@ -24,7 +24,10 @@ from hubbub.report.scale import Scale
 from hubbub.report.words import moment, plural, short, size
 
 SHADES: Final = 5
-SHAPES: Final = {"SlowConsumer": "slow", "GapAbandoned": "gap", "RecorderLost": "gap"}
+SHAPES: Final = {
+    **dict.fromkeys(("SlowConsumer", "ConsumerDropped"), "slow"),
+    **dict.fromkeys(("GapAbandoned", "RecorderLost", "MessagesLost"), "gap"),
+}
 ABRUPT: Final = frozenset({"died", "timeout", "restarted"})
 _TOP_PX: Final = 4
 _LABEL_PX: Final = 190

@@ -95,13 +95,22 @@ def test_silent_publisher_is_told_unless_it_left(tmp_path: Path) -> None:
 def test_missed_periods_and_slow_consumers(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "periods=2", "slow=60")
     period = health("/a", 0) | {"period_ns": 5, "slots": 10, "met": 6, "missed": 3, "late": 1}
-    slow = {"node_id": "b2", "node_name": "bob", "kind": "SlowConsumer", "time": START}
-    told = bench.look(20, period_compliance=[period], node_timeline=[slow])
+    slow = [
+        {"node_id": "b2", "node_name": "bob", "kind": kind, "time": START, "detail": detail}
+        for kind, detail in [
+            ("SlowConsumer", '{"peer": {"name": "bob"}}'),
+            ("SlowConsumer", '{"peer": null}'),
+        ]
+    ]
+    slow.append(slow[0] | {"kind": "ConsumerDropped", "node_id": "c3", "node_name": "cleo"})
+    told = bench.look(20, period_compliance=[period], node_timeline=slow)
     assert told == [
         ("/hubbub/alerts/periods", "raised", "alice on /a missed 3 of 10 slots, 1 late"),
+        ("/hubbub/alerts/slow", "raised", "the recorder is a slow consumer"),
         ("/hubbub/alerts/slow", "raised", "bob is a slow consumer"),
+        ("/hubbub/alerts/slow", "raised", "cleo is a slow consumer"),
     ]
-    assert [state for _, state, _ in bench.look(70, node_timeline=[slow])] == ["cleared", "cleared"]
+    assert [state for _, state, _ in bench.look(70, node_timeline=slow)] == ["cleared"] * 4
 
 
 def test_subjects_of_hubbub_itself_are_nobodys_alarm(tmp_path: Path) -> None:

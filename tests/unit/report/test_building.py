@@ -11,6 +11,7 @@ from hubbub.limits import (
 from hubbub.pipeline.histogram import bounds_ns, bucket_of
 from hubbub.report.building import build
 from hubbub.report.figures import Cell, Figures, Loss, Stay
+from hubbub.report.findings import find
 from hubbub.report.histograms import read_off
 from tests.unit.report.literal import (
     BEGIN_US,
@@ -170,13 +171,28 @@ def test_slow_consumer_is_the_peer_that_is_named_else_our_own_subscription() -> 
         # One event that tells of two publishers is two rows.
         event(2, "SlowConsumer", LIDAR, **own),
         event(2, "SlowConsumer", GPS, **own),
+        # As another node told of itself.
+        event(4, "ConsumerDropped", GPS, **own | {"dropped": 7}),
     ]
-    mine, dash = build(tables(node_timeline=rows)).slow
+    mine, gps, dash = build(tables(node_timeline=rows)).slow
+    assert (gps.node, gps.subscription, gps.dropped) == ("gps#cc0000", "/points", 7)
     assert (mine.subscription, mine.dropped, mine.reports) == ("/points", 30, 1)
     assert (dash.node, dash.policy, dash.dropped, dash.reports) == (
         *("dash#bb0000", "left_behind", 0, 2),
     )
     assert dash.last_us - dash.first_us == 2 * SECOND_US
+
+
+def test_what_nodes_told_that_they_lost_is_added_up() -> None:
+    rows = [event(second, "MessagesLost", DASH, lost=3 * second) for second in (1, 2)]
+    figures = build(tables(node_timeline=[*rows, event(5, "MessagesLost", GPS, lost=20)]))
+    assert [(one.node, one.messages) for one in figures.elsewhere] == [
+        ("gps#cc0000", 20),
+        ("dash#bb0000", 9),
+    ]
+    assert "Node dash#bb0000 lost 9 messages between 08:00:01.000 and 08:00:02.000." in [
+        one.text for one in find(figures)
+    ]
 
 
 def test_detail_that_is_no_event_tells_nothing_and_does_no_harm() -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # A subscriber's pattern, and from when to when it was there.
 PRESENCE: Final = ("node_id", "incarnation", "node_name", "subject", "time_ns", "is_present")
+SLOTS: Final = "SlotsCounted"  # Each second; it has a table of its own.
 _TIMELINE: Final = tuple(SHAPES["node_timeline"].columns.names)
 
 
@@ -24,7 +25,7 @@ def timeline(events: "DataFrame", announcements: "DataFrame") -> "DataFrame":
         F.concat(verb, end).alias("kind"),
         F.to_json(facts).alias("detail"),
     )  # fmt: skip
-    told = events.where(F.col("node_id").isNotNull()).select(*_TIMELINE)
+    told = events.where(F.col("node_id").isNotNull() & (F.col("kind") != SLOTS)).select(*_TIMELINE)
     return told.unionByName(announced)
 
 
