@@ -392,6 +392,7 @@ PORT_KEPT: Final = 5 * SECOND  # What a gateway that stands by remembers,
 PORT_KEPT_BYTES: Final = 16 << 20  # at most.
 PORT_BYTES_CROWDED: Final = 4 << 20  # With so much waiting at a port, others take in no more.
 PORT_BYTES_MAX: Final = 256 << 20  # Beyond, what comes is dropped, which is a hole beyond.
+PORT_DEPTH_BYTES: Final = 256 << 10  # Where something may be urgent, so much is given to a stream.
 PORT_PATIENCE: Final = 5 * MS  # Those who are behind are served first, for so long.
 PORT_SWEEP: Final = 5 * SECOND  # Topics of origins that are gone are looked for so often.
 PORT_RETRY: Final = 1 * MS  # A port without room is tried again so soon.

@@ -291,6 +291,30 @@ def _hops(routes: Routes) -> list[str]:
     return [f"{one.origin} {one.hops}" for one in last.routes if one.subject == "/t/x"]
 
 
+def test_subjects_have_other_names_beyond_both_ways() -> None:
+    left, right = fresh_place(), fresh_place()
+    plant = replace(
+        side(right, "plant"), remap={"/plant": "/site1/plant"}, only=("/plant/...", "/set/*"),
+        rate_limit_bits=50_000_000, urgent=("/set/...",),
+    )  # fmt: skip
+    with (
+        Gateway.open([side(left, "office"), plant], name="gw") as gateway,
+        left.open("desk") as desk,
+        right.open("machine") as machine,
+    ):
+        assert gateway.nodes[1].settings.rate_limit_bits == 50_000_000
+        heard = [desk.subscribe("/site1/..."), machine.subscribe(["/plant/set", "/set/x"])]
+        publisher = publisher_beyond(machine, "/plant/temp")
+        others = [publisher_beyond(desk, subject) for subject in ("/site1/plant/set", "/set/x")]
+        assert gateway.statistics().ports[1].asked == ("/plant/...",)
+        publisher.publish(b"21.5")
+        (message,) = take(heard[0], 1)
+        assert (message.subject, message.source.name) == ("/site1/plant/temp", "machine")
+        for other in others:
+            other.publish(b"20")
+        assert {one.subject for one in take(heard[1], 2)} == {"/plant/set", "/set/x"}
+
+
 def test_only_subjects_of_the_filter_cross_either_way() -> None:
     left, right = fresh_place(), fresh_place()
     sides = [side(left, "left"), replace(side(right, "right"), only=("/plant/...",))]

@@ -14,7 +14,8 @@ from hubbub.cli.session import end_on_sigterm, open_node, set_up_log
 from hubbub.cli.terminal import note, plural
 from hubbub.gateway import Gateway, RodosGateway, Side, open_links, read_side
 from hubbub.gateway.config import Config, read_config
-from hubbub.gateway.side import OPTIONS, check_sides
+from hubbub.gateway.reading import OPTIONS
+from hubbub.gateway.side import check_sides
 from hubbub.protocol.gateway.router import INTELLIGENT
 
 _NAME = "gateway"

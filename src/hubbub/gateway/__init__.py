@@ -5,8 +5,9 @@ They need the node and its channels; only the one to RODOS opens a socket of its
 """
 
 from hubbub.gateway.gateway import Gateway
+from hubbub.gateway.reading import read_side
 from hubbub.gateway.rodos import RodosGateway, RodosLink, RodosStatistics, open_links
-from hubbub.gateway.side import Side, open_side, read_side
+from hubbub.gateway.side import Side, open_side
 from hubbub.gateway.statistics import GatewayStatistics, PassedTopic, PortStatistics
 
 __all__ = [

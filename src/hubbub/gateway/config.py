@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from hubbub.configuration import read_toml
 from hubbub.errors import ConfigurationError
-from hubbub.gateway.side import Side, check_sides, make_side
+from hubbub.gateway.reading import make_side
+from hubbub.gateway.side import Side, check_sides
 
 
 class Config(NamedTuple):

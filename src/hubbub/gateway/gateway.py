@@ -23,6 +23,7 @@ from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.gateway.port import Port, has_room
 from hubbub.protocol.gateway.relay import Relay
+from hubbub.protocol.gateway.remap import Remap
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import shared
 from hubbub.runtime.pipe_driver import LocalDriver
@@ -53,27 +54,21 @@ class Gateway(Closing):
     nodes must not hear themselves (`loopback=False`) nor nodes of this process (`links=`).
     """
 
-    def __init__(
-        self, nodes: Iterable[Node], *, names: Iterable[str] = (),
-        only: Iterable[Iterable[str]] = (),
-    ) -> None:  # fmt: skip
+    def __init__(self, nodes: Iterable[Node], *, sides: Iterable[Side] = ()) -> None:
         self.nodes = tuple(nodes)
         connections = [(node, one) for node in self.nodes for one in node.channels]
         if len(connections) < 2:
             raise ConfigurationError(f"a gateway joins at least 2 networks, not {len(connections)}")
         for node in self.nodes:
             _check(node)
-        named = list(names) or [one.name for _, one in connections]
-        filters = list(only) or [() for _ in connections]
+        described = list(sides) or [Side(one.name) for _, one in connections]
         self._loop = shared()
         self._lock = threading.RLock()  # Before any lock of a channel.
         self._is_pumping = self._is_looking = False
         self._is_closed = False
         self._connections: dict[Port, Connection] = {}
-        for name, patterns, (node, connection) in zip(named, filters, connections, strict=True):
-            port = Port(name, connection.driver.core, patterns)
-            if connection.driver.pipes is not None:
-                port.has_room = partial(_has_room, connection.driver.pipes)
+        for side, (node, connection) in zip(described, connections, strict=True):
+            port = _make_port(side, connection)
             self._connections[port] = connection
             connection.place("/...", _Tap(node, partial(self._take, port)), None)
         self._relay = Relay(monotonic_ns(), list(self._connections), self._call)
@@ -92,9 +87,7 @@ class Gateway(Closing):
         sides = list(sides)
         nodes = open_sides(sides, name, **options)
         try:
-            return cls(
-                nodes, names=[side.name for side in sides], only=[side.only for side in sides]
-            )
+            return cls(nodes, sides=sides)
         except BaseException:
             for node in nodes:
                 node.close(0)
@@ -196,6 +189,14 @@ class Gateway(Closing):
         self._is_closed = True
         for node in self.nodes:
             node.close()
+
+
+def _make_port(side: Side, connection: Connection) -> Port:
+    remap = Remap(side.remap) if side.remap else None
+    port = Port(side.name, connection.driver.core, side.only, side.urgent, remap)
+    if connection.driver.pipes is not None:
+        port.has_room = partial(_has_room, connection.driver.pipes)
+    return port
 
 
 def _has_room(pipes: LocalDriver, framer: Framer, waited_ns: int) -> bool:

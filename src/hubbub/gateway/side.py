@@ -5,8 +5,8 @@ is a bus of gateways: a domain of its own, without multicast, so that everything
 (windows, repair, connecting again with back-off) holds between sites, too.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hubbub import TcpOptions
@@ -14,7 +14,6 @@ from hubbub.channel import DEFAULT_GROUP, DEFAULT_PORT, Channel
 from hubbub.errors import ConfigurationError
 from hubbub.node import Node
 from hubbub.opening import open as open_node
-from hubbub.subjects import check_pattern
 
 SITE_DOMAIN: Final = "gateways"
 
@@ -26,7 +25,9 @@ class Side:
     `listen` (a port, or an address with one) or `peers` make it a site: reached by TCP, and by
     multicast as well if there is a `group`. Of subjects, `only` those that match one of these
     patterns cross, to this side and from it. What `ca`, `certificate`, `key`, `allow` and
-    `compress` of a site are says `hubbub.TcpOptions`.
+    `compress` of a site are says `hubbub.TcpOptions`. No more than `rate_limit_bits` go out here in
+    a second, those of `urgent` subjects first. `remap` says what subjects below each of its keys
+    are called on the other sides, and so the other way round. Patterns are those of this side.
     """
 
     name: str
@@ -42,6 +43,9 @@ class Side:
     key: str = ""
     allow: tuple[str, ...] = ()
     compress: str = ""
+    rate_limit_bits: int | None = None
+    urgent: tuple[str, ...] = ()
+    remap: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_site(self) -> bool:
@@ -59,69 +63,6 @@ class Side:
     def tcp(self) -> TcpOptions:
         """Return what connections of a site are like, or say what cannot work."""
         return TcpOptions(self.ca, self.certificate, self.key, self.allow, self.compress)
-
-
-_LISTS: Final = ("peers", "only", "allow")
-_TEXTS: Final = tuple(field.name for field in fields(Side) if field.name not in ("port", *_LISTS))
-TCP_OPTIONS: Final = tuple(field.name for field in fields(TcpOptions))
-OPTIONS: Final = tuple(field.name for field in fields(Side))
-
-
-def read_side(text: str) -> Side:
-    """Read `name=a,interface=eth0` or `peers=10.0.0.7:7300+10.0.0.8:7300`."""
-    options: dict[str, Any] = {}
-    for part in text.split(","):
-        key, is_given, value = part.partition("=")
-        if not is_given or not value:
-            raise ConfigurationError(f"side {text!r}: {part!r} is not OPTION=VALUE")
-        if key in options:
-            raise ConfigurationError(f"side {text!r}: {key} is there twice")
-        options[key] = value
-    for name in options.keys() & set(_LISTS):
-        options[name] = options[name].split("+")
-    return make_side(text, options)
-
-
-def make_side(text: str, options: dict[str, Any]) -> Side:
-    """Make a side of options as texts, from the command line or a file."""
-    unknown = sorted(options.keys() - set(OPTIONS))
-    if unknown:
-        raise ConfigurationError(f"side {text!r}: {unknown[0]} is none of {', '.join(OPTIONS)}")
-    made = dict(options)
-    for name in made.keys() & set(_TEXTS):
-        if not isinstance(made[name], str) or not made[name]:
-            raise ConfigurationError(f"side {text!r}: {name}={made[name]!r} is not a text")
-    if "port" in made:
-        made["port"] = _read_port(text, made["port"])
-    for name in made.keys() & set(_LISTS):
-        made[name] = _read_list(text, name, made[name])
-    for pattern in made.get("only", ()):
-        check_pattern(pattern)
-    return _check_site(Side(**{"name": text, **made}))
-
-
-def _check_site(side: Side) -> Side:
-    """Refuse what cannot work of a site; its certificates are read when it opens."""
-    try:
-        options = side.tcp
-    except ConfigurationError as error:
-        raise ConfigurationError(f"side {side.name!r}: {error}") from None
-    if not side.is_site and options != TcpOptions():
-        given = next(name for name in TCP_OPTIONS if getattr(side, name))
-        raise ConfigurationError(f"side {side.name!r}: {given} is of sites: add listen or peers")
-    return side
-
-
-def _read_port(text: str, value: Any) -> int:
-    if not str(value).isdecimal() or not 0 < int(value) <= 65_535:
-        raise ConfigurationError(f"side {text!r}: port={value!r} must be from 1 to 65535")
-    return int(value)
-
-
-def _read_list(text: str, name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise ConfigurationError(f"side {text!r}: {name}={value!r} is not a list of texts")
-    return tuple(value)
 
 
 def check_sides(sides: Iterable[Side]) -> tuple[Side, ...]:
@@ -152,6 +93,8 @@ def open_side(side: Side, *, name: str, is_apart: bool = True, **options: Any) -
     links = ["local"] if is_apart else []
     links += ["tcp"] if side.is_site else []
     links += ["multicast"] if is_lan else []
+    if side.rate_limit_bits is not None:
+        options["rate_limit_bits"] = side.rate_limit_bits
     domain = side.domain or (None if is_lan else SITE_DOMAIN)
     return open_node(
         name, domain=domain, interface=side.interface, channels=[channel], loopback=False,

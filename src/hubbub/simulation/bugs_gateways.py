@@ -3,10 +3,10 @@
 from typing import Any
 
 from hubbub.message import Source
-from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Passed, Port
 from hubbub.protocol.gateway.relayed import Place, Places
 from hubbub.protocol.gateway.tree import Tree
+from hubbub.protocol.gateway.waiting import Kept, Run, Waiting
 from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.simulation.bugs import Method, bug
@@ -30,8 +30,8 @@ def origin_not_told(sound: Method) -> Method:
 def sequences_begin_anew(sound: Method) -> Method:
     """Number messages from 1 on, as topics of our own."""
 
-    def begin(self: Port, now: int, origin: IncomingTopic, first: int) -> Passed:
-        passed: Passed = sound(self, now, origin, 1)
+    def begin(self: Port, now: int, origin: IncomingTopic, subject: str, first: int) -> Passed:
+        passed: Passed = sound(self, now, origin, subject, 1)
         passed.next = first
         return passed
 
@@ -68,14 +68,31 @@ def interest_never_withdrawn(sound: Method) -> Method:
 def hole_closed_up(sound: Method) -> Method:
     """Go on with the next sequence where messages are missing."""
 
-    def pass_on(self: Port, now: int, delivery: Delivery) -> bool:
-        source: Source = delivery.topic.source
+    def pass_on(self: Port, now: int, run: Run) -> bool:
+        source: Source = run.delivery.topic.source
         for (key, subject), passed in self.passed.items():
-            if key[:12] == source.id and subject == delivery.topic.subject:
-                delivery = delivery._replace(first=passed.next)
-        return bool(sound(self, now, delivery))
+            if key[:12] == source.id and subject == run.subject:
+                run = run._replace(delivery=run.delivery._replace(first=passed.next))
+        return bool(sound(self, now, run))
 
     return pass_on
+
+
+@bug(Waiting, "put", "gateway_urgent")
+def urgent_stands_in_line(sound: Method) -> Method:
+    """Pass on in the order in which it came, whatever it is."""
+
+    def put(self: Waiting, run: Run) -> None:
+        self._runs.append(run)
+        self.size_bytes += run.size_bytes
+
+    return put
+
+
+@bug(Port, "_is_deep", "gateway_urgent")
+def urgent_overtakes_too_late(sound: Method) -> Method:
+    """Give the stream all that there is: nothing overtakes what waits there."""
+    return lambda self: False
 
 
 @bug(Incoming, "crowd", "gateway_slow")
@@ -120,7 +137,7 @@ def dead_gateways_believed(sound: Method) -> Method:
     return settle
 
 
-@bug(Port, "_keep", "gateway_parallel")
+@bug(Kept, "put", "gateway_parallel")
 def nothing_kept_for_a_failure(sound: Method) -> Method:
     """Stand by without remembering anything."""
-    return lambda self, delivery, size_bytes: None
+    return lambda self, run: None

@@ -55,7 +55,9 @@ class PortNode(SimulatedNode):
 class SimulatedGateway:
     """A gateway, and the model of the shell around it."""
 
-    def __init__(self, lans: "Lans", places: tuple[int, ...], host: Host | None) -> None:
+    def __init__(
+        self, lans: "Lans", places: tuple[int, ...], host: Host | None, urgent: tuple[str, ...] = ()
+    ) -> None:
         self.world = lans.stage.world
         self.lans = lans
         self.places = places
@@ -63,7 +65,8 @@ class SimulatedGateway:
         self.is_alive = True
         self.nodes = [lans.open(PortNode, lan, host) for lan in places]
         self.ports = [
-            Port(str(lan), node.core) for lan, node in zip(places, self.nodes, strict=True)
+            Port(str(lan), node.core, urgent=urgent)
+            for lan, node in zip(places, self.nodes, strict=True)
         ]
         self._nodes = dict(zip(self.ports, self.nodes, strict=True))
         self.relay = Relay(self.world.now, self.ports, self._call)
@@ -164,9 +167,11 @@ class Lans:
         node: SimulatedNode = self.open(SimulatedNode, lan, host)
         return node
 
-    def gateway(self, *lans: int, host: Host | None = None) -> SimulatedGateway:
+    def gateway(
+        self, *lans: int, host: Host | None = None, urgent: tuple[str, ...] = ()
+    ) -> SimulatedGateway:
         """Open a gateway between LANs."""
-        gateway = SimulatedGateway(self, lans, host)
+        gateway = SimulatedGateway(self, lans, host, urgent)
         self.gateways.append(gateway)
         return gateway
 

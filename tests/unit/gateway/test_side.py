@@ -6,7 +6,8 @@ import pytest
 
 from hubbub.errors import ConfigurationError, SubjectError
 from hubbub.gateway.config import read_config
-from hubbub.gateway.side import Side, check_sides, read_side
+from hubbub.gateway.reading import read_side
+from hubbub.gateway.side import Side, check_sides
 
 TEXT = """
 name = "gw-1"
@@ -19,6 +20,8 @@ interface = "eth0"
 name = "plant"
 peers = ["10.0.0.7:7300", "10.0.0.8:7300"]
 port = 7400
+rate_limit_bits = 8_000_000
+remap = {"/plant" = "/site1/plant"}
 """
 
 
@@ -27,6 +30,14 @@ def test_side_of_the_command_line() -> None:
     assert read_side("peers=10.0.0.7:7300+10.0.0.8") == Side(
         "peers=10.0.0.7:7300+10.0.0.8", peers=("10.0.0.7:7300", "10.0.0.8")
     )
+
+
+def test_side_with_a_limit_and_other_names() -> None:
+    side = read_side(
+        "name=a,rate_limit_bits=8000,urgent=/alarm/...,remap=/plant:/site1/plant+/a:/b"
+    )
+    assert (side.rate_limit_bits, side.urgent) == (8000, ("/alarm/...",))
+    assert side.remap == {"/plant": "/site1/plant", "/a": "/b"}
 
 
 def test_side_that_lets_only_some_subjects_cross() -> None:
@@ -44,6 +55,9 @@ def test_side_that_lets_only_some_subjects_cross() -> None:
         ("colour=red", "colour is none of name, domain"),
         ("domain=a,domain=b", "domain is there twice"),
         ("port=0", "port='0' must be from 1 to 65535"),
+        ("rate_limit_bits=1.5", "rate_limit_bits='1.5' must be from 1 to"),
+        ("remap=/a", "'/a' is not /HERE:/ELSEWHERE"),
+        ("remap=/a:/x+/b:/x/y", "remap: /x and /x/y collide"),
         ("port=x", "port='x' must be from 1 to 65535"),
         ("allow=10.0.0.0/8", "allow is of sites: add listen or peers"),
         ("listen=7300,allow=plant-a", "'plant-a' is a name, which only a certificate can prove"),
@@ -75,8 +89,11 @@ def test_config_file(tmp_path: Path) -> None:
     assert config.name == "gw-1"
     assert config.sides == (
         Side("office", interface="eth0"),
-        Side("plant", port=7400, peers=("10.0.0.7:7300", "10.0.0.8:7300")),
-    )
+        Side(
+            "plant", port=7400, peers=("10.0.0.7:7300", "10.0.0.8:7300"),
+            rate_limit_bits=8_000_000, remap={"/plant": "/site1/plant"},
+        ),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -88,6 +105,7 @@ def test_config_file(tmp_path: Path) -> None:
         ("side = 1", r"side must be tables: write \[\[side\]\]"),
         ("[[side]]\ninterface = 1\n[[side]]", "side 'side 1': interface=1 is not a text"),
         ("[[side]]\n[[side]]", "side 1 and side 2 are the same network"),
+        ("[[side]]\nremap = 1\n[[side]]", "remap=1 is not a table of subjects"),
         ('[[side]]\npeers = "10.0.0.7"\n[[side]]', "is not a list of texts"),
     ],
 )

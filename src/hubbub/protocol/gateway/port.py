@@ -8,25 +8,28 @@ Invariant: a topic is passed on only while somebody here wants it. What is publi
 not heard by us, so a topic that was kept would show a hole to who comes later.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 from hubbub.limits import (
     HOP_LIMIT,
     PORT_BYTES_MAX,
+    PORT_DEPTH_BYTES,
     PORT_KEPT,
-    PORT_KEPT_BYTES,
     RELAYED_SUBJECT_BYTES_MAX,
 )
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import CELLS, Framer
+from hubbub.protocol.gateway.remap import Remap
+from hubbub.protocol.gateway.waiting import Kept, Run, Waiting
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.subjects import Matcher, overlap
 from hubbub.wire.gateways import Beacon, encode_beacon
 from hubbub.wire.header import BEACON, make_key
 
-Name = tuple[bytes, str]  # The key of the origin, and the subject.
+Name = tuple[bytes, str]  # The key of the origin, and what the gateway calls the subject.
 
 
 class Passed:
@@ -45,33 +48,48 @@ class Passed:
 
 
 class Port:
-    """One core of a gateway."""
+    """One core of a gateway.
 
-    def __init__(self, name: str, core: Core, only: Iterable[str] = ()) -> None:
+    Subjects and patterns are what the gateway calls them (`remap`), but for those of its core, of
+    what may cross (`only`), and of what goes first (`urgent`).
+    """
+
+    def __init__(
+        self, name: str, core: Core, only: Iterable[str] = (), urgent: Iterable[str] = (),
+        remap: Remap | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.core = core
-        self.only = tuple(only)  # What may cross, to here and from here; empty: everything.
+        self.only = tuple(only)
+        self.remap = remap
         self.is_open = True  # Else another gateway passes on to here.
         self.is_standby = False  # Then what it passes on is remembered, in case that it fails.
         self.patterns: frozenset[str] = frozenset()  # What nodes here want.
         self.asked: set[str] = set()  # What we want here, for nodes elsewhere.
         self.passed: dict[Name, Passed] = {}
         self.drops: Counter[str] = Counter()
-        self.queued_bytes = 0
         self.messages = 0  # That were passed on to here, in all.
         self.bytes = 0
         # Whether more may be published, given how long the next run has waited already.
         self.has_room: Callable[[Framer, int], bool] = has_room
         self._blocked_ns: int | None = None  # Since when it waits.
         self._matcher: Matcher[None] = Matcher()
-        self._queue: deque[tuple[Delivery, int]] = deque()
-        self._kept: deque[tuple[Delivery, int]] = deque()
-        self._kept_bytes = 0
+        self._waiting = Waiting(urgent)
+        self._kept = Kept()
+        bucket = core.outgoing.bucket
+        depth_bytes = PORT_DEPTH_BYTES if bucket is None else int(bucket.burst_bytes)
+        self._depth_bytes = depth_bytes if tuple(urgent) else None
+        self._given_bytes = 0  # Since nothing waited behind us.
 
     @property
     def is_waiting(self) -> bool:
         """Tell whether something waits to go out here."""
-        return bool(self._queue)
+        return bool(self._waiting)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Return how much that is."""
+        return self._waiting.size_bytes
 
     @property
     def is_listening(self) -> bool:
@@ -86,55 +104,59 @@ class Port:
         """Tell whether something of a pattern, or a subject, may cross here."""
         return not self.only or any(overlap(pattern, one) for one in self.only)
 
-    def put(self, delivery: Delivery, hops: int) -> None:
+    def take(self, delivery: Delivery) -> str | None:
+        """Return what the gateway calls the subject of a run from here; None: it may not leave."""
+        subject = delivery.topic.subject
+        if not self.is_listening or not self.lets(subject):
+            return None
+        called = self._call(subject)
+        if called is None:
+            self.drops["remap"] += len(delivery.payloads)
+        return called
+
+    def _call(self, subject: str) -> str | None:
+        return subject if self.remap is None else self.remap.out.subject(subject)
+
+    def put(self, delivery: Delivery, hops: int, subject: str) -> None:
         """Queue a run of messages from another port, if it may and must come here."""
-        topic = delivery.topic
-        if not self.wants(topic.subject) or not self.lets(topic.subject):
+        if not self.wants(subject):
             return
-        size_bytes = sum(map(len, delivery.payloads))
-        if not self.is_open:
-            if self.is_standby:
-                self._keep(delivery, size_bytes)
+        here = subject if self.remap is None else self.remap.into.subject(subject)
+        if here is None:  # Another subject has the name that it would have.
+            self.drops["remap"] += len(delivery.payloads)
             return
+        if not self.lets(here):
+            return
+        run = Run(delivery, sum(map(len, delivery.payloads)), subject, here)
+        reason = self._refuse(run, hops)
+        if reason:
+            self.drops[reason] += len(delivery.payloads)
+        elif self.is_open:
+            self._waiting.put(run)
+        elif self.is_standby:
+            self._kept.put(run)
+
+    def _refuse(self, run: Run, hops: int) -> str:
         if hops > HOP_LIMIT:
-            self.drops["hops"] += len(delivery.payloads)
-        elif len(topic.subject.encode()) > RELAYED_SUBJECT_BYTES_MAX:
-            self.drops["subject"] += len(delivery.payloads)
-        elif self.queued_bytes + size_bytes > PORT_BYTES_MAX:
-            self.drops["overflow"] += len(delivery.payloads)
-        else:
-            self._queue.append((delivery, size_bytes))
-            self.queued_bytes += size_bytes
-
-    def _keep(self, delivery: Delivery, size_bytes: int) -> None:
-        """Remember what another gateway passes on, for a while."""
-        self._kept.append((delivery, size_bytes))
-        self._kept_bytes += size_bytes
-        self._forget_kept(delivery.received_ns - PORT_KEPT)
-
-    def _forget_kept(self, before_ns: int) -> None:
-        kept = self._kept
-        while kept and (self._kept_bytes > PORT_KEPT_BYTES or kept[0][0].received_ns < before_ns):
-            self._kept_bytes -= kept.popleft()[1]
+            return "hops"
+        if len(run.here.encode()) > RELAYED_SUBJECT_BYTES_MAX:
+            return "subject"
+        return "overflow" if self.queued_bytes + run.size_bytes > PORT_BYTES_MAX else ""
 
     # Under the lock of this core.
 
     def open(self, now: int) -> None:
         """Pass on to here from now on, beginning with what may be missing."""
         self.is_open, self.is_standby = True, False
-        self._forget_kept(now + self.core.endpoint.wall_offset_ns - PORT_KEPT)
-        for delivery, size_bytes in self._kept:
-            self._queue.append((delivery, size_bytes))
-            self.queued_bytes += size_bytes
-        self._kept.clear()
-        self._kept_bytes = 0
+        self._kept.forget(now + self.core.endpoint.wall_offset_ns - PORT_KEPT)
+        for run in self._kept.take_all():
+            self._waiting.put(run)
 
     def close(self, now: int) -> None:
         """Leave it to another gateway; what is pending is still sent, and repaired."""
         self.is_open = False
-        self.drops["closed"] += sum(len(delivery.payloads) for delivery, _ in self._queue)
-        self._queue.clear()
-        self.queued_bytes = 0
+        self.drops["closed"] += sum(len(run.delivery.payloads) for run in self._waiting)
+        self._waiting.clear()
         self.sweep(now, set())
 
     def look(self, now: int, ignored: Collection[bytes] = ()) -> bool:
@@ -142,8 +164,10 @@ class Port:
         known = [one for one in self.core.membership.known_peers() if one.key not in ignored]
         if not self.is_listening:
             known = []
-        wanted = (one for peer in known for one in peer.declared.sound_patterns())
-        patterns = frozenset(one for one in wanted if self.lets(one))
+        wanted = {one for peer in known for one in peer.declared.sound_patterns()}
+        patterns = frozenset(filter(self.lets, wanted))
+        if self.remap is not None:
+            patterns = frozenset(chain.from_iterable(map(self.remap.out.patterns, patterns)))
         if patterns == self.patterns:
             return False
         self.patterns = patterns
@@ -156,6 +180,12 @@ class Port:
                 self._end(now, name)
         return True
 
+    def called_here(self, patterns: Iterable[str]) -> frozenset[str]:
+        """Say by which patterns we have what others want, as far as it may leave."""
+        if self.remap is not None:
+            patterns = chain.from_iterable(map(self.remap.into.patterns, patterns))
+        return frozenset(filter(self.lets, patterns))
+
     def ask(self, now: int, patterns: frozenset[str]) -> None:
         """Want just this from now on, for nodes elsewhere."""
         for pattern in sorted(patterns - self.asked):
@@ -167,10 +197,11 @@ class Port:
     def heard(self, now: int) -> set[Name]:
         """Return all topics that nodes here publish, or gateways pass on to here."""
         return {
-            _name_of(topic)
+            (_key_of(topic), called)
             for peer in self.core.peers.values()
             for receiver in peer.incoming.values()
             for topic in receiver.topics.values()
+            if (called := self._call(topic.subject)) is not None
         }
 
     def sweep(self, now: int, heard: set[Name]) -> None:
@@ -195,21 +226,31 @@ class Port:
 
     def feed(self, now: int) -> bool:
         """Publish what waits, as far as there is room; True: something was."""
-        before = len(self._queue)
-        while self._queue and self._pass_on(now, *self._queue[0]):
-            self.queued_bytes -= self._queue.popleft()[1]
-        return len(self._queue) < before
+        waiting = self._waiting
+        before = len(waiting)
+        while waiting and not self._is_deep() and self._pass_on(now, waiting.first()):
+            waiting.pop()
+        return len(waiting) < before
 
-    def _pass_on(self, now: int, delivery: Delivery, size_bytes: int) -> bool:
+    def _is_deep(self) -> bool:
+        """Tell whether so much waits behind us already that what is urgent would come too late."""
+        if self._depth_bytes is None:
+            return False
+        if not any(one.framer.has_work for one in self.core.outgoing.senders.values()):
+            self._given_bytes = 0
+        return self._given_bytes >= self._depth_bytes
+
+    def _pass_on(self, now: int, run: Run) -> bool:
         """Publish a run; False: it must wait for room."""
+        delivery, size_bytes, subject, here = run
         topic = delivery.topic
         assert isinstance(topic, IncomingTopic)
-        name = _name_of(topic)
+        name = _key_of(topic), subject
         passed = self.passed.get(name)
         if passed is None:
-            if not self.wants(topic.subject):
+            if not self.wants(subject):
                 return True
-            passed = self.passed[name] = self._begin(now, topic, delivery.first)
+            passed = self.passed[name] = self._begin(now, topic, here, delivery.first)
         framer = self.core.outgoing.sender_of(passed.topic).framer
         waited_ns = 0 if self._blocked_ns is None else now - self._blocked_ns
         if not self.has_room(framer, waited_ns):
@@ -236,11 +277,12 @@ class Port:
         passed.bytes += size_bytes
         self.messages += count
         self.bytes += size_bytes
+        self._given_bytes += size_bytes
 
-    def _begin(self, now: int, origin: IncomingTopic, first: int) -> Passed:
+    def _begin(self, now: int, origin: IncomingTopic, subject: str, first: int) -> Passed:
         core = self.core
         topic = OutgoingTopic(
-            core.outgoing.next_number(), origin.subject, origin.source,
+            core.outgoing.next_number(), subject, origin.source,
             is_reliable=origin.is_reliable, schema_name=origin.schema_name,
             schema_hash=origin.schema_hash, next_sequence=first, replayed_ns=origin.replayed_ns,
             hops=origin.hops + 1,
@@ -264,8 +306,8 @@ class Port:
             core.announce_topic(now, topic)
 
 
-def _name_of(topic: IncomingTopic) -> Name:
-    return make_key(topic.source.id, topic.source.incarnation), topic.subject
+def _key_of(topic: IncomingTopic) -> bytes:
+    return make_key(topic.source.id, topic.source.incarnation)
 
 
 def has_room(framer: Framer, waited_ns: int = 0) -> bool:

@@ -57,10 +57,10 @@ class Relay:
     def take(self, origin: Port, delivery: Delivery) -> None:
         """Take a run of messages that came to a port; `pump` sends it on."""
         hops = getattr(delivery.topic, "hops", 0) + 1
-        is_let = origin.is_listening and origin.lets(delivery.topic.subject)
-        for port in self.ports if is_let else ():
-            if port is not origin:
-                port.put(delivery, hops)
+        subject = origin.take(delivery)
+        for port in self.ports:
+            if port is not origin and subject is not None:
+                port.put(delivery, hops, subject)
 
     def look(self, now: int) -> None:
         """Look again which ports pass on and what is wanted where, and ask for it elsewhere."""
@@ -69,7 +69,7 @@ class Relay:
             self._call(port, partial(port.look, ignored=self.tree.ignored(place)))
         for port in self.ports:
             others = (one.patterns for one in self.ports if one is not port and port.is_listening)
-            wanted = frozenset(one for one in chain.from_iterable(others) if port.lets(one))
+            wanted = port.called_here(chain.from_iterable(others))
             if wanted != port.asked:
                 self._call(port, partial(port.ask, patterns=wanted))
 

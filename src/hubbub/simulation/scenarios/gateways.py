@@ -153,6 +153,32 @@ def gateway_slow(stage: Stage) -> None:
 
 
 @scenario
+def gateway_urgent(stage: Stage) -> None:
+    """Let bulk wait for a narrow LAN: what is urgent goes before it, and nothing is lost."""
+    random, world = stage.random, stage.world
+    lans = Lans(stage, 2)
+    narrow = Settings(rate_limit_bits=2_000_000)
+    lans.gateway(0, 1, host=stage.host(settings=narrow), urgent=("/alarm/*",))
+    far = lans.node(1)
+    far.subscribe("/...")
+    bulk, siren = lans.node(0), lans.node(0)
+    load, alarm = bulk.publish_on("/t/0"), siren.publish_on("/alarm/fire")
+    world.run_for(_MEET_NS)
+    lans.faults(loss=random.choice([0, 0.02]))
+    stage.feed(bulk, load, count=150, pause_ns=(0, 0), size_bytes=(3000, 5000), burst=50)
+    for _ in range(random.randint(2, 5)):
+        stage.feed(siren, alarm, count=random.randint(1, 10), pause_ns=(0, 10 * MS))
+        world.run_for(250 * MS)
+        by_topic = {one.topic: one for one in stage.ledger.publications.values()}
+        came = stage.ledger.reception(by_topic[alarm], far).next
+        world.check(came == alarm.next_sequence, f"of {alarm.next_sequence - 1} alarms {came - 1}")
+    world.check(not stage.ledger.is_complete, "the narrow LAN was none: nothing had to wait")
+    stage.play()
+    lans.finish(5 * SECOND)
+    stage.check_first()
+
+
+@scenario
 def gateway_restarts(stage: Stage) -> None:
     """Kill and restart gateways of a chain: no duplicate, order kept, every hole is reported."""
     random, world = stage.random, stage.world

@@ -31,7 +31,7 @@ class Beyond:
     def bring(self, topic: IncomingTopic, first: int, *payloads: bytes) -> None:
         times = [1000 + first + place for place in range(len(payloads))]
         delivery = Delivery(topic, first, list(payloads), times, 0, MULTICAST)
-        self.port.put(delivery, topic.hops + 1)
+        self.port.put(delivery, topic.hops + 1, topic.subject)
         self.port.feed(self.lan.now)
         self.lan.run(50 * MS)
 
@@ -75,7 +75,7 @@ def test_hole_waits_until_what_is_before_it_has_its_sequence() -> None:
     beyond = Beyond()
     topic, now = beyond.topic(), beyond.lan.now
     for first, payload in ((1, b"a"), (9, b"i")):
-        beyond.port.put(Delivery(topic, first, [payload], [1], 0, MULTICAST), 1)
+        beyond.port.put(Delivery(topic, first, [payload], [1], 0, MULTICAST), 1, "/t/x")
     beyond.port.feed(now)
     assert beyond.port.is_waiting
     beyond.lan.run(10 * MS)
@@ -97,7 +97,7 @@ def test_queue_is_bounded_in_bytes() -> None:
     beyond = Beyond()
     half = bytes(PORT_BYTES_MAX // 2)
     for first in (1, 2, 3):
-        beyond.port.put(Delivery(beyond.topic(), first, [half], [1], 0, MULTICAST), 1)
+        beyond.port.put(Delivery(beyond.topic(), first, [half], [1], 0, MULTICAST), 1, "/t/x")
     assert beyond.port.queued_bytes == PORT_BYTES_MAX
     assert beyond.port.drops == {"overflow": 1}
 
