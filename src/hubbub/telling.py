@@ -7,6 +7,7 @@ Nothing that befell messages below `/hubbub/` is told: messages about such messa
 """
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 from time import monotonic_ns, time_ns
@@ -71,8 +72,20 @@ class Telling:
         self._counted: dict[Consumer, ConsumerStatistics] = {}  # As far as they were told.
         self._ended: deque[Slots] = deque(maxlen=TOLD_CONSUMERS_MAX)
         self._publisher: Publisher | None = None
+        self._listeners: list[Callable[[Told], object]] = []
         self._is_due = False
         self._telling = Lock()
+
+    def listen(self, listener: Callable[[Told], object]) -> Callable[[], None]:
+        """Let somebody of this node hear what it tells; returns what tells a last time."""
+        self._listeners.append(listener)
+
+        def end() -> None:
+            if self.is_on:
+                self._tell()
+            self._listeners.remove(listener)
+
+        return end
 
     def note(self, event: Event) -> None:
         """Keep an event, if it is to be told; in any thread."""
@@ -140,8 +153,12 @@ class Telling:
             slow = tuple(self._slow.popleft() for _ in range(len(self._slow)))
             lost = self._lost.take() or _NOTHING
             told = Told(time_ns(), slow, *lost, self._take_slots())
-            if (slow or lost.messages or told.slots) and self._is_heard():
-                with suppress(HubbubError):  # No room, or no channel: the counters know.
+            if not (slow or lost.messages or told.slots):
+                return
+            for listener in list(self._listeners):
+                listener(told)
+            with suppress(HubbubError):  # No room, or no channel: the counters know.
+                if self._is_heard():
                     self._publish(told)
 
     def _take_slots(self) -> tuple[Slots, ...]:

@@ -38,7 +38,7 @@ def message(offset: int, sequence: int, **fields: Any) -> dict[str, Any]:
 
 def event(number: int, kind: str, **fields: Any) -> dict[str, Any]:
     """Make a row of events."""
-    return _other(number, kind=kind, detail="{}", **fields)
+    return _other(number, kind=kind, **{"detail": "{}"} | fields)
 
 
 def announcement(number: int, subject: str, **fields: Any) -> dict[str, Any]:

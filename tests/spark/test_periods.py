@@ -11,16 +11,18 @@ from pyspark.sql import SparkSession
 
 import hubbub
 from hubbub.limits import MS, SLOT_TOLERANCE_MIN
+from hubbub.pipeline.merging.consumers import compliance as consumer_compliance
 from hubbub.pipeline.merging.periods import compliance
 from hubbub.pipeline.registry import DIGESTS
 from hubbub.pipeline.schemas import RECORDED
-from hubbub.pipeline.transforms import periods
+from hubbub.pipeline.tables import SHAPES
+from hubbub.pipeline.transforms import consumers, periods
 from hubbub.recorder.player import Player
 from hubbub.store import Store
 from tests.integration.bus import Place, fresh_place, wait_until
 
 WINDOW_NS = 1_000_000_000
-SLOTS = DIGESTS["slots"].columns
+SLOTS, CONSUMED = DIGESTS["slots"].columns, DIGESTS["consumed"].columns
 SPEED, RPM = "/vehicle/speed", "/own/rpm"
 SAMPLES = 60
 pytestmark = pytest.mark.timeout(300)  # A busy machine makes of ten seconds of Spark a hundred.
@@ -65,6 +67,7 @@ def play_part(place: Place, store: Path) -> dict[str, dict[str, int]]:
             )
             counted[SPEED] = add(shortest)
             counted[RPM] = add(longer, again)
+            counted["between"] = add(between)
             assert between.statistics().served >= SAMPLES // 2
     return counted | {"at": {"leaves": leaves_ns, "left": left_ns, "stopped": stopped_ns}}
 
@@ -96,7 +99,24 @@ def test_period_compliance_agrees_with_what_consumers_count(
         assert sums["missed"] + sums["late"] > 0 or subject == RPM
         compare(sums, counted[subject], [row for row in timed if row["subject"] == subject],
                 period_ms * MS, counted["at"])  # fmt: skip
+    told = spark.read.schema(RECORDED["events"]).parquet(str(tmp_path / "store/events"))
+    compare_told(consumers.consumed(told, WINDOW_NS).select(*CONSUMED.names).toArrow(), counted)
     replay(place, tmp_path / "store", len(timed))
+
+
+def compare_told(told: Any, counted: dict[str, dict[str, int]]) -> None:
+    """Compare what was recorded of consumers with what they counted: it is the same."""
+    empty = SHAPES["consumer_compliance"].columns.empty_table()
+    table = consumer_compliance(empty, told.cast(CONSUMED), WINDOW_NS).to_pylist()
+    for who, subject, period_ms in ((SPEED, SPEED, 20), (RPM, RPM, 50), ("between", SPEED, 33)):
+        rows = [
+            row for row in table if (row["subject"], row["period_ns"]) == (subject, period_ms * MS)
+        ]
+        assert {row["node_name"] for row in rows} == {"user"}
+        assert counted[who] == {
+            name: sum(row[column] for row in rows)
+            for name, column in (("served", "met"), ("missed", "missed"), ("late", "late"))
+        }
 
 
 def compare(

@@ -1,5 +1,6 @@
 """Each transformation on literal rows."""
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hubbub.pipeline import histogram, schemas
 from hubbub.pipeline.merging import runs
 from hubbub.pipeline.merging.periods import compliance, merged
 from hubbub.pipeline.transforms import (
+    consumers,
     counters,
     doubles,
     messages,
@@ -181,6 +183,26 @@ def test_marks_tell_how_far_counters_had_come(spark: SparkSession) -> None:
         (SOURCE, 7, "repaired", START_NS + WINDOW_NS, 0, 6),
         (SOURCE, 7, "repaired", START_NS + WINDOW_NS, 9, 8),
     ]
+
+
+def test_slots_that_consumers_told_are_added_up_by_window(spark: SparkSession) -> None:
+    slots = {"subject": "/a", "port": 9, "period_ns": 5, "served": 3, "missed": 2, "late": 1}
+    detail = json.dumps([slots, slots | {"port": 8, "vacant": 4}])
+    rows = [
+        event(0, "SlotsCounted", detail=detail),
+        event(1, "SlotsCounted", detail=detail),
+        event(2, "SlotsCounted", detail="what is this"),
+        event(3, "PeerJoined", detail=detail),
+    ]
+    got = consumers.consumed(frame(spark, rows, "events"), WINDOW_NS)
+    assert plain(got, "window_ns", "port", "served", "missed", "late", "vacant") == [
+        (START_NS, 8, 6, 4, 2, 8),
+        (START_NS, 9, 6, 4, 2, 0),
+    ]
+    [left] = nodes.timeline(
+        frame(spark, rows, "events"), frame(spark, [], "announcements")
+    ).collect()
+    assert left.kind == "PeerJoined"
 
 
 def test_reports_tell_what_is_lost_and_what_quarantine_took(spark: SparkSession) -> None:

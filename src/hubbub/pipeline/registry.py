@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from hubbub.errors import ConfigurationError
-from hubbub.pipeline.merging import counters, gaps, health, periods, services
+from hubbub.pipeline.merging import consumers, counters, gaps, health, periods, services
 from hubbub.pipeline.merging.groups import united
 from hubbub.pipeline.merging.traffic import traffic
 from hubbub.pipeline.tables import SHAPES
+from hubbub.pipeline.transforms import consumers as consumer_rows
 from hubbub.pipeline.transforms import counters as counter_rows
 from hubbub.pipeline.transforms import messages, nodes
 from hubbub.pipeline.transforms import periods as period_rows
@@ -115,6 +116,11 @@ _WORDS: Final = [
     *(*_TOPIC, ("source_name", _TEXT), ("word", _LONG), ("mask", _LONG)),
     *(("is_doubled", pa.bool_()), ("first_ns", _LONG), ("last_ns", _LONG)),
 ]
+_CONSUMED: Final = [
+    *(("window_ns", _LONG), ("node_id", _TEXT), ("incarnation", _LONG), ("subject", _TEXT)),
+    *(("port", _LONG), ("period_ns", _LONG), ("node_name", _TEXT), ("served", _LONG)),
+    *(("missed", _LONG), ("late", _LONG), ("vacant", _LONG)),
+]
 DIGESTS: Final = {
     "words": Digest(("messages", "shift"), words, ("messages",), pa.schema(_WORDS)),
     "parts": Digest(
@@ -126,6 +132,9 @@ DIGESTS: Final = {
     ),
     "tenures": Digest(
         ("messages",), service_rows.tenures, ("services",), pa.schema(_KEPT[".tenures"])
+    ),
+    "consumed": Digest(
+        ("events", "window_ns"), consumer_rows.consumed, ("events",), pa.schema(_CONSUMED)
     ),
     "reports": Digest(("events",), reports, ("events",), pa.schema(_KEPT[".reports"])),
     "starts": Digest(("events",), starts, ("events",), pa.schema(_KEPT[".starts"])),
@@ -181,6 +190,10 @@ _ALL: Final = [
     _table(".slots", ("before..slots", "slots"), periods.merged, Sink.WHOLE, ("periods",)),
     _table(
         "period_compliance", (".slots", "window_ns"), periods.compliance, Sink.WHOLE, ("periods",)
+    ),
+    _table(
+        "consumer_compliance", ("before.consumer_compliance", "consumed", "window_ns"),
+        consumers.compliance, Sink.WHOLE, ("events",),
     ),
     _table(".tenures", ("before..tenures", "tenures"), services.merged, Sink.WHOLE, ("services",)),
     _table("service_managers", (".tenures",), services.managers, Sink.WHOLE, ("services",)),

@@ -105,6 +105,25 @@ SHAPES: Final = {
             ("late", _LONG),
         ),
     ),
+    "consumer_compliance": _shape(
+        (
+            ("window_start", _TIME),
+            ("node_id", _TEXT),  # Whose consumer it is.
+            ("incarnation", _LONG),
+            ("subject", _TEXT),
+            ("port", _LONG),
+            ("period_ns", _LONG),  # That it asked for.
+        ),
+        (
+            ("window_end", _TIME),
+            ("node_name", _TEXT),
+            ("slots", _LONG),  # Met and missed, of all producers.
+            ("met", _LONG),
+            ("missed", _LONG),
+            ("late", _LONG),  # Samples of slots that had been missed.
+            ("vacant", _LONG),  # Slots for which there was no producer; they are none of `slots`.
+        ),
+    ),
     "node_timeline": _shape(
         (("node_id", _TEXT), ("incarnation", _LONG), ("time_ns", _LONG), ("number", _LONG)),
         (("node_name", _TEXT), ("time", _TIME), ("kind", _TEXT), ("detail", _TEXT)),

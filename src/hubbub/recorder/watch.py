@@ -25,7 +25,7 @@ from hubbub.recorder.rows import Announced, Values
 from hubbub.recorder.told import told_rows
 from hubbub.statistics import ChannelStatistics
 from hubbub.subscription import Subscription
-from hubbub.telling import SUBJECTS, decode
+from hubbub.telling import SUBJECTS, Told, decode
 
 _log = logging.getLogger("hubbub.recorder")
 
@@ -57,16 +57,20 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="hubbub-watch", daemon=True)
         self._deafen: Callable[[], None] = _nothing
         self._hearing: Subscription | None = None
+        self._own = Source(node.name, node.id, node.identity.incarnation)
+        self._end_own: Callable[[], None] = _nothing
 
     def start(self) -> None:
         """Begin to look."""
         self._deafen = self._node.on_event(self._note)
         self._hearing = self._node.subscribe(SUBJECTS, self._hear, no_local=True)
+        self._end_own = self._node._telling.listen(self._hear_own)
         self._thread.start()
 
     def finish(self) -> None:
         """Look a last time, and end."""
         self._deafen()
+        self._end_own()
         if self._hearing is not None:
             self._hearing.close()
         self._is_ending.set()
@@ -86,7 +90,14 @@ class Watch:
         except msgspec.MsgspecError as error:
             _log.info("%s is nothing that a node tells: %s", message.subject, error)
             return
-        for row in told_rows(told, message.source, time_ns()):
+        self._put(told, message.source)
+
+    def _hear_own(self, told: Told) -> None:
+        """Take the slots of our own node; what else it has to tell are its events."""
+        self._put(Told(told.time_ns, slots=told.slots), self._own)
+
+    def _put(self, told: Told, source: Source) -> None:
+        for row in told_rows(told, source, time_ns()):
             self._intake.put_row(rows.EVENTS, row)
 
     def _run(self) -> None:

@@ -60,6 +60,7 @@ def build(tables: Tables) -> Figures:
         losses=add_up_losses(gaps),
         quarantined=list_quarantined(tables["quarantine"]),
         periods=list_periods(tables["period_compliance"])[:REPORT_ROWS_MAX],
+        consumers=list_periods(tables["consumer_compliance"], "node")[:REPORT_ROWS_MAX],
         lanes=lanes,
         lanes_in_all=lanes_in_all,
         slow=list_slow(timeline),

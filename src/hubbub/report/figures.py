@@ -133,7 +133,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """How a time-triggered topic kept its period."""
+    """How a time-triggered topic kept its period, or what a consumer got of it."""
 
     subject: str
     source: str
@@ -254,6 +254,7 @@ class Figures:
     losses: tuple[Loss, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     periods: tuple[Period, ...] = ()
+    consumers: tuple[Period, ...] = ()
     lanes: tuple[Lane, ...] = ()
     lanes_in_all: int = 0
     slow: tuple[Slow, ...] = ()

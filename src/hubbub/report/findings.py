@@ -286,6 +286,20 @@ def _periods(figures: Figures) -> Iterator[Finding]:
         yield Finding(Level.GOOD, f"Every period was kept: {plural(slots, 'slot')}.", (), "periods")
 
 
+def _consumers(figures: Figures) -> Iterator[Finding]:
+    yield from _worst(
+        [one for one in figures.consumers if one.missed],
+        lambda one: Finding(
+            Level.BAD,
+            f"Consumer {one.source} of {one.subject} each {latency(one.period_ns / 1000)} got "
+            f"nothing in {one.missed:,} of {plural(one.slots, 'slot')}.",
+            (f"as it counted itself; {plural(one.late, 'sample')} came too late",),
+            "periods",
+        ),
+        lambda others: f"{plural(len(others), 'further consumer')} had empty slots.",
+    )
+
+
 def _latencies(figures: Figures) -> Iterator[Finding]:
     known = [one for one in figures.topics if one.latency.p99_us is not None]
     if not known:
@@ -353,6 +367,7 @@ _SEARCHES: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _duplicates,
     _repairs,
     _periods,
+    _consumers,
     _latencies,
     _handovers,
     _unfinished,

@@ -54,7 +54,7 @@ def _listing(
 
 def list_tables(figures: Figures) -> dict[str, Listing]:
     """Return all tables by name; one may have no rows."""
-    made = (_topics, _gaps, _quarantine, _periods, _flows, _nodes, _services, _counters)
+    made = (_topics, _gaps, _quarantine, _periods, _consumers, _flows, _nodes, _services, _counters)
     return {table.name: table for table in (make(figures) for make in made)}
 
 
@@ -107,6 +107,18 @@ def _periods(figures: Figures) -> Listing:
     )
     heads = "-subject -publisher period slots met late missed kept"
     return _listing("slots", "Periods", heads, rows, len(figures.periods))
+
+
+def _consumers(figures: Figures) -> Listing:
+    rows = (
+        (
+            *(one.subject, one.source, latency(one.period_ns / 1000), f"{one.slots:,}"),
+            *(f"{one.met:,}", f"{one.missed:,}", f"{one.late:,}", share(one.met, one.slots)),
+        )
+        for one in figures.consumers
+    )
+    heads = "-subject -consumer period slots met missed came_late got"
+    return _listing("consumers", "Consumers", heads, rows, len(figures.consumers))
 
 
 def _flows(figures: Figures) -> Listing:

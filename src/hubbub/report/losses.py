@@ -98,16 +98,17 @@ def list_quarantined(quarantine: pa.Table) -> tuple[Quarantined, ...]:
     return tuple(sorted(found, key=lambda one: (-one.rows, one.reason)))
 
 
-def list_periods(compliance: pa.Table) -> tuple[Period, ...]:
-    """Add up the slots of each time-triggered topic; those that missed most come first."""
+def list_periods(compliance: pa.Table, who_kept: str = "source") -> tuple[Period, ...]:
+    """Add up the slots of each producer, or of each consumer; those that missed most come first."""
     counts = ("slots", "met", "missed", "late")
-    sums = compliance.group_by(["subject", "source_id", "source_name", "period_ns"]).aggregate(
-        [(name, "sum") for name in counts]
+    node_id, name = f"{who_kept}_id", f"{who_kept}_name"
+    sums = compliance.group_by(["subject", node_id, name, "period_ns"]).aggregate(
+        [(one, "sum") for one in counts]
     )
     found = [
         Period(
             subject=row["subject"] or "",
-            source=who(row["source_name"], row["source_id"]),
+            source=who(row[name], row[node_id]),
             period_ns=row["period_ns"] or 0,
             **{name: row[f"{name}_sum"] or 0 for name in counts},
         )

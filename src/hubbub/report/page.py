@@ -252,6 +252,7 @@ def _periods(figures: Figures, tables: dict[str, Listing]) -> Markup:
         _legend([("met", "met"), ("late", "late"), ("missed", "missed")]),
         _draw(lambda sheet: draw_periods(figures.periods, sheet)),
         _details(tables["slots"]),
+        _details(tables["consumers"]),
         empty=None if figures.periods else _why_empty(figures, "period_compliance"),
     )
 

@@ -15,6 +15,7 @@ from hubbub.pipeline.versions import Versions
 
 NAMES: Final = (
     *("topic_health", "gaps", "quarantine", "period_compliance"),
+    "consumer_compliance",
     *("node_timeline", "traffic_matrix", "service_managers", "bus_counters"),
 )
 

@@ -7,7 +7,7 @@ import pytest
 
 from hubbub.limits import SECOND
 from hubbub.pipeline import histogram
-from hubbub.pipeline.merging import counters, gaps, health, periods, services
+from hubbub.pipeline.merging import consumers, counters, gaps, health, periods, services
 from hubbub.pipeline.merging.groups import grouped, united
 from hubbub.pipeline.merging.health import _bounds_ns
 from hubbub.pipeline.merging.traffic import traffic
@@ -142,6 +142,23 @@ def test_counter_of_a_recorder_that_was_started_again_begins_at_nothing(cut: int
     assert sorted(zip(seconds(got), got["added"].to_pylist(), strict=True)) == [(0, 13), (10, 1)]
     repaired = counters.repairs(marks)
     assert sorted(repaired["repairs"].to_pylist()) == [1, 13]
+
+
+def test_slots_of_consumers_are_added_up_bit_by_bit() -> None:
+    told = {"node_id": SOURCE, "incarnation": 7, "subject": "/a", "port": 9, "node_name": "alice"}
+    rows = [
+        told | {"window_ns": START_NS + window * WINDOW_NS, "period_ns": SECOND, "port": port}
+        | dict(zip(("served", "missed", "late", "vacant"), counts, strict=True))
+        for window, port, counts in [
+            (0, 9, (5, 1, 1, 0)), (0, 8, (0, 0, 0, 3)), (0, 9, (4, 2, 0, 0)), (1, 9, (0, 0, 0, 0)),
+        ]
+    ]  # fmt: skip
+    known = kept("consumer_compliance", [])
+    for row in rows:
+        known = consumers.compliance(known, digest("consumed", [row]), WINDOW_NS)
+    columns = ("port", "slots", "met", "missed", "late", "vacant")
+    assert rows_of(known, *columns) == [(8, 0, 0, 0, 0, 3), (9, 12, 9, 3, 1, 0)]
+    assert set(seconds(known)) == {0}
 
 
 def test_periods_met_missed_and_late() -> None:

@@ -147,6 +147,10 @@ def morning(**replaced: list[Row]) -> Tables:
             }
         ],
         "period_compliance": [slots("/speed", slots=1000, met=990, missed=4, late=6)],
+        "consumer_compliance": [
+            slots("/speed", slots=500, met=497, missed=3, late=1)
+            | {"node_id": DASH, "node_name": "dash", "port": 9, "period_ns": 20_000_000}
+        ],
         "node_timeline": [
             event(0, "PeerJoined", LIDAR),
             event(0, "PublishBegun", LIDAR),

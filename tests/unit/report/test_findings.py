@@ -45,6 +45,7 @@ def test_everything_that_happened_is_named_the_worst_first() -> None:
         ),
         "Publisher lidar#aa0000 was killed or crashed at 08:00:21.000.",
         "lidar#aa0000 kept the period of 10 ms of /speed in 99 % of 1,000 slots: 4 missed, 6 late.",
+        "Consumer dash#bb0000 of /speed each 20 ms got nothing in 3 of 500 slots.",
         "Consumer dash#bb0000 was too slow at 08:00:15.000.",
         "1 row put aside (size_out_of_range), on /fix, at 08:00:00.000.",
         "116 frames came twice; the bus dropped the copies.",

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.pipeline.tables import SHAPES
+from hubbub.pipeline.transforms.consumers import COUNTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # A subscriber's pattern, and from when to when it was there.
 PRESENCE: Final = ("node_id", "incarnation", "node_name", "subject", "time_ns", "is_present")
-SLOTS: Final = "SlotsCounted"  # Each second; it has a table of its own.
 _TIMELINE: Final = tuple(SHAPES["node_timeline"].columns.names)
 
 
@@ -25,8 +25,8 @@ def timeline(events: "DataFrame", announcements: "DataFrame") -> "DataFrame":
         F.concat(verb, end).alias("kind"),
         F.to_json(facts).alias("detail"),
     )  # fmt: skip
-    told = events.where(F.col("node_id").isNotNull() & (F.col("kind") != SLOTS)).select(*_TIMELINE)
-    return told.unionByName(announced)
+    is_told = F.col("node_id").isNotNull() & ~F.col("kind").eqNullSafe(COUNTED)
+    return events.where(is_told).select(*_TIMELINE).unionByName(announced)
 
 
 def presence(announcements: "DataFrame") -> "DataFrame":
