@@ -190,6 +190,7 @@ ORDER_PATIENCE: Final = 2 * SECOND  # So long a message waits for one that comes
 ORDER_WAITING_MAX: Final = 4096
 ORDERED_PUBLISHERS_MAX: Final = 1024  # Of one service, whose order is kept.
 ORDER_LEAP: Final = 1 << 32  # Between the last number of a manager that died and the next.
+ORDER_LEAP_PATIENCE: Final = 800 * MS  # So long the next one waits: some come at the third try.
 INVENTORY_SERVICES: Final = 8  # In one frame: a name may be long.
 RETAIN_MS: Final = 3_600_000
 RECORDS_PER_FRAME_MAX: Final = 16

@@ -7,7 +7,13 @@ item may have several numbers, which follow each other.
 
 from typing import Generic, TypeVar
 
-from hubbub.limits import HOP_TIMEOUT, ORDER_LEAP, ORDER_PATIENCE, ORDER_WAITING_MAX
+from hubbub.limits import (
+    HOP_TIMEOUT,
+    ORDER_LEAP,
+    ORDER_LEAP_PATIENCE,
+    ORDER_PATIENCE,
+    ORDER_WAITING_MAX,
+)
 from hubbub.protocol.rendezvous.seat import NEVER
 
 Item = TypeVar("Item")
@@ -35,13 +41,19 @@ class Sequencer(Generic[Item]):
             self.late += count
             return []
         self._waiting[number] = (item, count)
-        is_full = len(self._waiting) > ORDER_WAITING_MAX
-        if is_full or (self._expected is not None and number - self._expected >= ORDER_LEAP):
-            self._expected = min(self._waiting)  # Nobody counts what lies between.
+        if len(self._waiting) > ORDER_WAITING_MAX:
+            self._expected = min(self._waiting)
         ready = self._take()
         if self._waiting and self.due_ns == NEVER:
-            self.due_ns = now + (4 * HOP_TIMEOUT if self._expected is None else ORDER_PATIENCE)
+            self.due_ns = now + self._patience_ns()
         return ready
+
+    def _patience_ns(self) -> int:
+        if self._expected is None:
+            return 4 * HOP_TIMEOUT
+        # Between two managers nobody counts; but the last of the old one may still be on its way.
+        is_leap = min(self._waiting) - self._expected >= ORDER_LEAP
+        return ORDER_LEAP_PATIENCE if is_leap else ORDER_PATIENCE
 
     def _take(self) -> list[Item]:
         ready: list[Item] = []
@@ -60,5 +72,5 @@ class Sequencer(Generic[Item]):
         self._expected = min(self._waiting)
         ready = self._take()
         if self._waiting:
-            self.due_ns = now + ORDER_PATIENCE
+            self.due_ns = now + self._patience_ns()
         return ready

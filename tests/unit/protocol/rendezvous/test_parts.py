@@ -12,6 +12,7 @@ from hubbub.limits import (
     HOP_TRIES,
     HOP_WINDOW,
     ORDER_LEAP,
+    ORDER_LEAP_PATIENCE,
     ORDER_PATIENCE,
     SEEN_PUBLISHERS_MAX,
     SEEN_WINDOW,
@@ -132,11 +133,15 @@ def test_first_number_of_one_who_was_there_before_is_the_lowest_that_comes_soon(
     assert sequencer.push(0, 13, "13") == ["13"]
 
 
-def test_numbers_that_leap_because_a_manager_died_are_not_waited_for() -> None:
+def test_numbers_that_leap_because_a_manager_died_wait_a_while_for_its_last_ones() -> None:
     sequencer = Sequencer[str]()
     sequencer.begin(1)
     assert sequencer.push(0, 1, "1") == ["1"]
-    assert sequencer.push(0, 2 + ORDER_LEAP, "2") == ["2"]
+    assert sequencer.push(0, 4 + ORDER_LEAP, "new") == []
+    assert sequencer.push(0, 2, "2") == ["2"]
+    assert sequencer.push(0, 3, "3") == ["3"]
+    assert sequencer.advance(ORDER_LEAP_PATIENCE - 1) == []
+    assert sequencer.advance(ORDER_LEAP_PATIENCE) == ["new"]
 
 
 def test_item_with_several_numbers_stands_for_all_of_them() -> None:
