@@ -82,7 +82,7 @@ class Consumer(Closing):
         period_us: int, callback: Callable[[Message], object] | None = None, context: Any = None,
         mode: str = "all", scope: int = 0, max_age_ms: float | None = None,
         queue: int = QUEUE_MESSAGES, overflow: str = "drop_oldest", inline: bool = False,
-        type: Any = None, port: int | None = None,
+        type: Any = None, port: int | None = None, inside: bool = False,
     ) -> None:  # fmt: skip
         data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
         number = OBSERVE if period_us == 0 else _check_mode(mode)
@@ -103,6 +103,7 @@ class Consumer(Closing):
         self._machine = machines.Consumer(
             0, data_type, self.subject, self._gateway.clock, period_us=period_us,
             mode=number, scope=scope, age_ns_max=age_ns_max,
+            within=self._gateway.node if inside else b"",
         )  # fmt: skip
         node._enter_subscription(self._subscription, has_callback=callback is not None)
         try:

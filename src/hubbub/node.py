@@ -348,6 +348,7 @@ class Node(Closing):
         cap_hz: int = CAP_HZ,
         stagger: bool = False,
         scope: int = 0,
+        inside: bool = False,
         inline: bool = False,
         type: Any = None,
         port: int | None = None,
@@ -362,9 +363,10 @@ class Node(Closing):
         (at the shortest). No two samples are closer than `floor_ms` and `cap_hz` allow; who asks
         for more is granted that. `stagger` spreads producers over half a tick. `read` runs on the
         delivery threads, `inline=True` on the I/O thread; None: there is no sample this time.
+        `inside=True`: for consumers of this node alone, and nothing of it is sent.
         """
         self._refuse_closed()
-        options = make_options(schedule, floor_ms, cap_hz, stagger, scope)
+        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside)
         connection = self._connection_of(channel, find_data_type(what)[1])
         producer = Producer(
             self, connection, what, read, options=options, inline=inline, type=type, port=port
@@ -382,6 +384,7 @@ class Node(Closing):
         context: Any = None,
         mode: str = "all",
         scope: int = 0,
+        inside: bool = False,
         max_age_ms: float | None = None,
         queue: int = QUEUE_MESSAGES,
         overflow: str = "drop_oldest",
@@ -397,13 +400,14 @@ class Node(Closing):
 
         With `mode="one"` only of one producer, and of another if it falls silent. Samples older
         than `max_age_ms` are dropped. A slot that stays empty is counted, and a `DeadlineMissed`.
+        `inside=True`: only of producers of this node, and nobody else is asked.
         """
         self._refuse_closed()
         connection = self._connection_of(channel, find_data_type(what)[1])
         consumer = Consumer(
             self, connection, what, period_us=read_period(period_ms, period_us),
             callback=callback, context=context, mode=mode, scope=scope, max_age_ms=max_age_ms,
-            queue=queue, overflow=overflow, inline=inline, type=type, port=port,
+            queue=queue, overflow=overflow, inline=inline, type=type, port=port, inside=inside,
         )  # fmt: skip
         self._components.add(consumer)
         self._telling.begin_counting()

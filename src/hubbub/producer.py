@@ -198,7 +198,7 @@ class Producer(Closing):
 
 
 def make_options(
-    schedule: str, floor_ms: float, cap_hz: int, stagger: bool, scope: int
+    schedule: str, floor_ms: float, cap_hz: int, stagger: bool, scope: int, inside: bool = False
 ) -> ProducerOptions:
     """Check the options of a producer."""
     if schedule not in SCHEDULES:
@@ -212,7 +212,7 @@ def make_options(
         raise ConfigurationError(f"cap_hz={cap_hz!r} must be a number from 1 to {CAP_HZ_MAX}")
     if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
         raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
-    return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope)
+    return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside))
 
 
 def _whole(value: float | None) -> int | None:

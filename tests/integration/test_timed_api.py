@@ -124,6 +124,16 @@ def test_local_consumer_is_served_without_the_network(place: Place) -> None:
         assert message.link == "loopback"
 
 
+def test_what_stays_inside_is_not_told_outside(place: Place) -> None:
+    with place.open("car") as car, place.open("other") as other:
+        car.produce("/x", lambda: b"ours", inside=True)
+        inside = car.consume("/x", period_ms=20, inside=True)
+        elsewhere = other.consume("/x", period_ms=20)
+        other.produce("/x", lambda: b"theirs")
+        assert {inside.receive(10).payload for _ in range(5)} == {b"ours"}
+        assert {elsewhere.receive(10).payload for _ in range(5)} == {b"theirs"}
+
+
 @pytest.mark.parametrize("links", [["local"], ["multicast"], ["local", "multicast"]])
 def test_samples_take_the_links_there_are(place: Place, links: list[str]) -> None:
     with place.open("maker", links=links) as maker, place.open("user", links=links) as user:

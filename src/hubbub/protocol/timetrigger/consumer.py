@@ -16,13 +16,14 @@ class Consumer:
 
     def __init__(
         self, port: int, type: int, subject: str, clock: SlotClock, *, period_us: int,
-        mode: int = 0, scope: int = 0, age_ns_max: int = 0,
+        mode: int = 0, scope: int = 0, age_ns_max: int = 0, within: bytes = b"",
     ) -> None:  # fmt: skip
         self.port = port
         self.type = type
         self.subject = subject
         self.mode = mode
         self.scope = scope
+        self.within = within  # The node whose samples alone are wanted: our own; or nothing.
         self.is_open = True
         self.taker: Callable[[Any], None] = lambda sample: None  # Set by the shell.
         self.grants: dict[bytes, int] = {}  # Of producers that serve us no faster, by origin.
@@ -116,4 +117,5 @@ class Consumer:
         self.move(Sieve(sieve.wish, sieve.clock, sieve.period_us, sieve.mode, sieve.age_ns_max))
 
     def _wish(self) -> Wish:
-        return Wish(self.type, Tag(self.scope, mark_subject(self.type, self.subject)))
+        tag = Tag(self.scope, mark_subject(self.type, self.subject))
+        return Wish(self.type, tag, self.within)

@@ -30,6 +30,7 @@ class Demand:
         self.type = first.type
         self.mode = first.mode
         self.scope = first.scope
+        self.is_inside = bool(first.within)  # It is not told outside.
         self.subject = first.subject
         self.node = node
         self.port = port

@@ -46,6 +46,7 @@ class ProducerOptions:
     cap_hz: int = CAP_HZ
     is_staggered: bool = False
     scope: int = 0
+    is_inside: bool = False  # For consumers of the own node alone.
 
     @property
     def spacing_us(self) -> int:

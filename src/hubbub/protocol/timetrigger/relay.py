@@ -299,7 +299,7 @@ class Relay:
             tag = decode_tag(route.tag)
             everything = self.sieves.get(_EVERYTHING, []) if route.type else []
             sieves = [*self.sieves.get(route.type, []), *everything]
-            sieves = [one for one in sieves if one.wish.is_met_by(route.type, tag)]
+            sieves = [one for one in sieves if one.wish.is_met_by(route.origin, route.type, tag)]
         route.sieves = sieves
         route.consumers = sum(len(sieve.members) for sieve in sieves)
         route.version = self._version

@@ -43,9 +43,12 @@ class Wish(NamedTuple):
 
     type: int
     tag: Tag
+    within: bytes = b""  # Only those whose origin begins so: of one node.
 
-    def is_met_by(self, type: int, tag: Tag) -> bool:
+    def is_met_by(self, origin: bytes, type: int, tag: Tag) -> bool:
         """Tell whether such samples are what is wanted."""
+        if not origin.startswith(self.within):
+            return False
         if not self.type:
             return True
         is_inside = not self.tag.scope or tag.scope in (0, self.tag.scope)
@@ -88,7 +91,7 @@ class Sieve:
 
     def looks_for(self, response: Response) -> bool:
         """Look at a sample that may be of any type; count it if it is not ours."""
-        is_ours = self.wish.is_met_by(response.type, decode_tag(response.tag))
+        is_ours = self.wish.is_met_by(response.origin, response.type, decode_tag(response.tag))
         self.counts[FOREIGN] += not is_ours
         return is_ours
 

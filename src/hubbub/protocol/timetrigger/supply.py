@@ -25,7 +25,7 @@ class Supply:
     def add(self, now: int, producer: Producer) -> None:
         """Offer a producer to everybody."""
         self.producers.setdefault(producer.type, []).append(producer)
-        producer.offers_left = 0 if self._office.is_stateless else TIMED_REPEATS + 1
+        producer.offers_left = TIMED_REPEATS + 1 if self._is_offered(producer) else 0
         producer.offer_ns = now if producer.offers_left else NEVER
         producer.plan_offer()
         self._office.plan(producer)
@@ -35,8 +35,12 @@ class Supply:
         producer.stop()
         self._office.agenda.remove(producer)
         self._drop(producer)
-        if not self._office.is_stateless:
+        if self._is_offered(producer):
             self._office.send_all(OFFER, encode_timed(producer.offer()))
+
+    def _is_offered(self, producer: Producer) -> bool:
+        """Tell whether others are told of a producer."""
+        return not (self._office.is_stateless or producer.options.is_inside)
 
     def _drop(self, producer: Producer) -> None:
         self.producers[producer.type].remove(producer)
@@ -51,7 +55,7 @@ class Supply:
 
     def remind(self, now: int, producer: Producer) -> None:
         """Offer a producer again, to somebody who knows its subject by another type."""
-        if not self._office.is_stateless:
+        if self._is_offered(producer):
             producer.offer_ns = min(producer.offer_ns, now + OFFER_SPACING)
             producer.plan_offer()
             self._office.plan(producer)
@@ -71,6 +75,8 @@ class Supply:
             concerned = self.producers.get(interest.type, _NO_PRODUCERS)
         else:  # Nobody makes what is unknown.
             concerned = self.all() if interest.mode == OBSERVE else _NO_PRODUCERS
+        if via != LOCAL:
+            concerned = [one for one in concerned if not one.options.is_inside]
         tally.handed += len(concerned)
         if not concerned:
             tally.unwanted += 1
@@ -87,7 +93,7 @@ class Supply:
         self._hand(producer.advance(now))
         if producer.take_interest(now, interest, via):
             is_observed = bool(producer.interests.observers)
-            if is_observed and not self._office.is_stateless:
+            if is_observed and self._is_offered(producer):
                 producer.offer_ns = min(producer.offer_ns, now + OFFER_SPACING)
         reports = self._office.reports
         if producer.interests.refused > refused:
@@ -139,6 +145,8 @@ class Supply:
     def _route(self, producer: Producer) -> Address | bytes | None:
         """Choose where samples go; LOCAL: nobody outside wants them."""
         ways, peers = self._office.endpoint.ways, self._office.peers
+        if producer.options.is_inside:
+            return LOCAL
         if self._office.is_stateless:
             return ways.everybody
         keys = [key for key in producer.receivers if key in peers and not peers[key].lost_ns]

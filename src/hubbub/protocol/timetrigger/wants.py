@@ -63,11 +63,12 @@ class Wants:
                 self._supply.take_interest(now, demand.tell(now), LOCAL)
 
     def tell_again(self, now: int, demand: Demand) -> None:
-        """Tell an interest, inside and outside."""
+        """Tell an interest, inside and, unless it is to stay there, outside."""
         office = self._office
         self._relay.share(demand.type)
         interest = demand.tell(now)
-        office.send_all(INTEREST, demand.encode(interest, office.body_bytes_max))
+        if not demand.is_inside:
+            office.send_all(INTEREST, demand.encode(interest, office.body_bytes_max))
         self._supply.take_interest(now, interest, LOCAL)
         if office.watch is not None:
             office.watch.hear_interest(now, interest, office.endpoint.source)
@@ -99,13 +100,13 @@ class Wants:
     def _demand_key(self, consumer: Consumer) -> tuple[object, ...]:
         if self._office.is_stateless:
             return (consumer.type, consumer.port)
-        return (consumer.type, consumer.subject, consumer.mode, consumer.scope)
+        return (consumer.type, consumer.subject, consumer.mode, consumer.scope, consumer.within)
 
     def _make_demand(self, now: int, consumer: Consumer) -> Demand:
         office = self._office
         version = max(0, self._clock.at(now)) // US
         # Interests of several modes and scopes are several, and need an origin each.
-        is_apart = office.is_stateless or consumer.mode or consumer.scope
+        is_apart = office.is_stateless or consumer.mode or consumer.scope or consumer.within
         port = consumer.port if is_apart else GATEWAY_PORT
         return Demand(consumer, office.node, port, version, office.endpoint.random)
 
@@ -117,7 +118,8 @@ class Wants:
 
     def _answer(self, now: int, offer: Offer) -> None:
         for demand in self._demands.values():
-            if demand.type in (offer.type, 0) and demand.consumers:
+            is_ours = demand.type in (offer.type, 0) and not demand.is_inside
+            if is_ours and demand.consumers:
                 self._remind(now, demand)
 
     def _remind(self, now: int, demand: Demand) -> None:

@@ -50,6 +50,35 @@ def test_consumer_elsewhere_gets_a_sample_a_slot_with_the_producer_as_origin(lan
     assert maker.reads == len(samples)
 
 
+def test_what_stays_inside_sends_no_frame_and_hears_nobody_outside(lan: Lan) -> None:
+    car, other = Car(lan), Car(lan)
+    car.produce(is_inside=True)
+    inside = car.consume(100, within=car.id)
+    lan.run(1050 * MS)
+    kinds = (INTEREST, OFFER, RESPONSE)
+    assert len(car.got(inside)) >= 10 and not any(lan.sent_of(kind) for kind in kinds)
+    outside = other.consume(50)
+    other.produce()
+    lan.run(1 * SECOND)
+    assert {one.response.origin[: len(other.id)] for one in other.got(outside)} == {other.id}
+    assert {one.response.origin[: len(car.id)] for one in car.got(inside)} == {car.id}
+    both = car.consume(100)
+    lan.run(1 * SECOND)
+    assert {one.response.origin[: len(car.id)] for one in car.got(both)} == {car.id, other.id}
+    assert (inside.served, inside.missed) == (len(car.got(inside)), 0)
+
+
+@pytest.mark.parametrize("is_stateless", [False, True])
+def test_what_is_outside_cannot_ask_for_what_stays_inside(lan: Lan, is_stateless: bool) -> None:
+    car, other = (Car(lan, is_stateless=is_stateless) for _ in range(2))
+    producer = car.produce(is_inside=True)
+    consumer = other.consume(100)
+    lan.run(1 * SECOND)
+    assert other.got(consumer) == [] and car.reads == 0 and not producer.is_wanted
+    car.gateway.stop(lan.now, producer)
+    assert not lan.sent_of(OFFER)
+
+
 def test_one_receiver_is_served_by_unicast_and_two_by_the_group(lan: Lan) -> None:
     maker, first = Car(lan), Car(lan)
     maker.produce()
