@@ -376,6 +376,20 @@ class ServiceUnavailable(Event, frozen=True):
         return f"service unavailable: {self.service}, {self.reason}"
 
 
+class ManagerChanged(Event, frozen=True):
+    """A service that this node subscribes to has a manager, or another one than before.
+
+    `epoch` counts them.
+    """
+
+    service: str
+    manager: Source
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"manager changed: {self.service} is managed by {self.manager}, epoch {self.epoch}"
+
+
 class Closed(Event, frozen=True):
     """This channel is closed: the last event of it."""
 

@@ -47,6 +47,13 @@ class Tick(Passage, frozen=True, gc=False):
     is_synchronised: bool
 
 
+class Served(Passage, frozen=True, gc=False):
+    """How a message of a service came: in which service, and how often that changed managers."""
+
+    service: str
+    epoch: int
+
+
 class Message(Struct, frozen=True):
     """One message, as published, with what the bus knows about its way.
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from hubbub.limits import (
     SERVICE_PATTERNS_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
 )
-from hubbub.message import Message, Source
+from hubbub.message import Message, Served, Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS, TOTAL
 from hubbub.protocol.rendezvous.publishing import Lane
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _log = logger_of("subscription")
 _REQUEST_PATIENCE_S = 10.0
 CHANNEL = "services"
+make_served = lru_cache(1024)(Served)
 
 
 class Service(Closing):
@@ -100,13 +102,17 @@ class Service(Closing):
             self._host, callback=callback, context=context, queue=queue, overflow=overflow,
             channel=CHANNEL,
         )  # fmt: skip
+        flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
+        self._options = {"flags": flags, "order": order, "credentials": credentials}
+        self._enter(subscription, wanted)
+        return subscription
+
+    def _enter(self, subscription: Subscription, wanted: tuple[str, ...] = ()) -> None:
+        """Let a subscription have what comes, with the options of the others."""
         subscription.add(self.name)
         with self._lock:
             self._subscriptions[subscription] = wanted
-            flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
-            self._options = {"flags": flags, "order": order, "credentials": credentials}
         self._join()
-        return subscription
 
     create = subscribe
 
@@ -284,8 +290,9 @@ class Service(Closing):
         topic = ServiceTopic(subject or self.name, source)
         payloads = delivered.payloads
         delivery = Delivery(
-            topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns, CHANNEL
-        )
+            topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns,
+            make_served(CHANNEL, -1, 0, self.name, delivered.epoch),
+        )  # fmt: skip
         if delivered.answer is not None:
             self._asked.append((delivered, message_of_one(delivery, None)))
             self._lane.notify()

@@ -7,7 +7,7 @@ from time import monotonic, monotonic_ns, time_ns
 from typing import TYPE_CHECKING
 
 from hubbub.errors import ClosedError, ConfigurationError
-from hubbub.events import Event, ServiceUnavailable, SlowConsumer
+from hubbub.events import Event, ManagerChanged, ServiceUnavailable, SlowConsumer
 from hubbub.limits import (
     BATCH_BYTES,
     MS,
@@ -29,6 +29,7 @@ from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.seat import (
     Delivered,
     GivenUp,
+    ManagerNamed,
     Place,
     Policy,
     Settled,
@@ -311,6 +312,10 @@ class Services:
             event = SlowConsumer(CHANNEL, "left_behind", 1, peer=peer)
             self._report((found.node.hex(), event.policy), event)
             return
+        if isinstance(found, ManagerNamed):
+            source = self.source_of(found.manager)
+            self._node._emit(ManagerChanged(CHANNEL, found.name, source, found.epoch))
+            return
         if self.subjects is not None and found.subject and self._take_subject(found):
             return
         service = self._by_key.get(found.key)
@@ -320,6 +325,12 @@ class Services:
             service._take(found, time_ns())
         else:
             service._settle(found)
+
+    def source_of(self, node: bytes, incarnation: int = 0) -> Source:
+        """Say who a node is; one that is known by its services alone has no name."""
+        names = {peer.node.id: peer.node.name for peer in self._node.peers()}
+        names[self._node.id] = self._node.name
+        return Source(names.get(node, ""), node, incarnation)
 
     def _take_subject(self, found: Delivered | Settled) -> bool:
         """Take what concerns an ordinary subject; that nobody wants it is in order."""

@@ -16,7 +16,7 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import SERVICES, Delivery
 from hubbub.protocol.rendezvous.client import FIFO
 from hubbub.protocol.rendezvous.seat import Delivered
-from hubbub.service import check_payload, unite
+from hubbub.service import check_payload, make_served, unite
 from hubbub.service_host import ServiceTopic
 from hubbub.wire.services import NO_LOCAL, service_key
 
@@ -101,7 +101,8 @@ class SubjectServices:
             source = Source("", found.origin, found.incarnation)
             topic = self._topics[key] = ServiceTopic(found.subject, source)
         times = (0,) * len(found.payloads)
-        delivery = Delivery(topic, found.sequence, found.payloads, times, time_ns(), SERVICES)
+        passage = make_served(SERVICES, -1, 0, self.service_of(found.subject), found.epoch)
+        delivery = Delivery(topic, found.sequence, found.payloads, times, time_ns(), passage)
         driver = self._connection.driver
         with driver.lock:
             driver.dispatcher.put([delivery], [])

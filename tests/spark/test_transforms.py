@@ -165,6 +165,8 @@ def test_parts_count_messages_by_window_and_bucket(spark: SparkSession) -> None:
     rows = [message(n, n + 1, published_ns=START_NS + n * 990_000) for n in range(50)]
     rows.append(message(60, 60, received_ns=START_NS + 10 * SECOND, source_name=None))
     same(parts.parts(frame(spark, rows), WINDOW_NS), digests.parts(rows))
+    timeless = parts.parts(frame(spark, [message(0, 1, published_ns=0)]), WINDOW_NS)
+    assert plain(timeless, "bucket", "messages", "latency_max_us") == [(None, 1, None)]
 
 
 def test_marks_tell_how_far_counters_had_come(spark: SparkSession) -> None:
@@ -273,4 +275,11 @@ def test_tenures_of_managers(spark: SparkSession) -> None:
         message(4, 4),
     ]
     got = services.tenures(frame(spark, rows))
-    assert plain(got, "epoch", "source_id", "messages") == [(1, SOURCE, 2), (2, OTHER, 1)]
+    assert plain(got, "epoch", "messages", "manager_id") == [(1, 2, None), (2, 1, None)]
+    told = [
+        event(0, "ManagerChanged", detail='{"service": "news", "epoch": 2}'),
+        event(1, "ManagerChanged", detail="{}"),
+        event(2, "PeerJoined", detail='{"service": "news", "epoch": 3}'),
+    ]
+    got = services.terms(frame(spark, told, "events"))
+    assert plain(got, "service", "epoch", "manager_id") == [("news", 2, SOURCE)]

@@ -17,6 +17,10 @@ from hubbub.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, open_no
 from hubbub.cli.terminal import cut, note, plural, print_json, size
 
 _REFRESH_S = 0.2
+Services = Annotated[
+    list[str] | None,
+    typer.Option("--service", metavar="NAME", help="Record this service, too; repeatable."),
+]
 
 
 def rec(
@@ -52,6 +56,7 @@ def rec(
     queue: Annotated[
         str, typer.Option(metavar="SIZE", help="So much may wait in memory for the disk.")
     ] = "128MiB",
+    service: Services = None,
     convert: Annotated[
         bool, typer.Option(help="Turn closed segments into Parquet files in the background.")
     ] = True,
@@ -75,6 +80,7 @@ def rec(
         "quota": None if quota is None else parse_size(quota),
         "pre": parse_duration(pre),
         "convert": convert,
+        "services": service or (),
     }
     trigger, end = _Noted(signal.SIGUSR1), _Noted(signal.SIGINT)
     with open_node(domain, interface, log, peers) as node:

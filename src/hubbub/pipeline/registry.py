@@ -91,7 +91,7 @@ _KEPT: Final = {
         *(("met", _LONG), ("late", _LONG), ("first_ns", _LONG), ("last_ns", _LONG)),
     ],
     ".tenures": [
-        *(("service", _TEXT), ("epoch", _LONG), ("source_id", _TEXT), ("source_name", _TEXT)),
+        *(("service", _TEXT), ("epoch", _LONG), ("manager_id", _TEXT), ("manager_name", _TEXT)),
         *(("messages", _LONG), ("since_ns", _LONG), ("until_ns", _LONG)),
     ],
 }
@@ -133,6 +133,7 @@ DIGESTS: Final = {
     "tenures": Digest(
         ("messages",), service_rows.tenures, ("services",), pa.schema(_KEPT[".tenures"])
     ),
+    "terms": Digest(("events",), service_rows.terms, ("events",), pa.schema(_KEPT[".tenures"])),
     "consumed": Digest(
         ("events", "window_ns"), consumer_rows.consumed, ("events",), pa.schema(_CONSUMED)
     ),
@@ -195,8 +196,13 @@ _ALL: Final = [
         "consumer_compliance", ("before.consumer_compliance", "consumed", "window_ns"),
         consumers.compliance, Sink.WHOLE, ("events",),
     ),
-    _table(".tenures", ("before..tenures", "tenures"), services.merged, Sink.WHOLE, ("services",)),
-    _table("service_managers", (".tenures",), services.managers, Sink.WHOLE, ("services",)),
+    _table(
+        ".tenures", ("before..tenures", "tenures", "terms"), services.merged, Sink.WHOLE,
+        ("services", "events"),
+    ),
+    _table(
+        "service_managers", (".tenures",), services.managers, Sink.WHOLE, ("services", "events")
+    ),
     _table(
         "bus_counters", (".counts", "window_ns"), counters.bus_counters, Sink.WHOLE, ("counters",)
     ),

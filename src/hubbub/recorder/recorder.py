@@ -24,6 +24,7 @@ from hubbub.recorder import quota, rows
 from hubbub.recorder.intake import Intake
 from hubbub.recorder.samples import Observer
 from hubbub.recorder.scribe import Scribe
+from hubbub.recorder.served import ServiceTap
 from hubbub.recorder.tap import Tap
 from hubbub.recorder.watch import Counted, Watch
 from hubbub.store.converting import Converter
@@ -78,7 +79,8 @@ class Recorder(Closing):
 
     A segment of the journal is closed when it has `split_size` bytes or a million messages, or
     after `split_time` seconds if messages are in it; then a process of low priority turns it into
-    Parquet files, unless `convert` is False. With `quota` bytes the oldest data goes when the store
+    Parquet files, unless `convert` is False. What is published in `services` is recorded as well.
+    With `quota` bytes the oldest data goes when the store
     is larger. With `pre` seconds nothing is written until `trigger()` is called: then what came in
     the last `pre` seconds is, and all that follows.
     """
@@ -95,6 +97,7 @@ class Recorder(Closing):
         quota: int | None = None,
         pre: float = 0.0,
         convert: bool = True,
+        services: Iterable[str] = (),
         disk: Disk | None = None,
     ) -> None:
         self.patterns = _check_patterns(patterns)
@@ -128,6 +131,9 @@ class Recorder(Closing):
                 self._tap, [(pattern, at) for at, pattern in enumerate(self.patterns)]
             )
             undo.append(self._observer.close)
+            self._served = [
+                ServiceTap(self.node, self.node.service(name), self._intake) for name in services
+            ]
             self._observer.look()
             self._watch.start()
         except BaseException:
@@ -269,6 +275,8 @@ class Recorder(Closing):
         self._is_closed = True
         self._take_own(_OWN_S)
         self._tap.close()
+        for tap in self._served:
+            tap.close()
         self._watch.finish()
         self._observer.close()
         self._tell("RecorderStopped")

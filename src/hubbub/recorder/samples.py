@@ -5,6 +5,7 @@ sample is recorded as a message with its tick, and the first of each slot with i
 """
 
 from collections.abc import Iterable
+from time import monotonic_ns
 from typing import NamedTuple
 
 from hubbub.connection import Connection
@@ -22,6 +23,7 @@ from hubbub.recorder.intake import Intake
 from hubbub.subjects import is_subject, matches
 
 _EVERYTHING = 0
+_UNKNOWN = -1
 
 
 class Slotted(Passage, frozen=True, gc=False):
@@ -30,6 +32,8 @@ class Slotted(Passage, frozen=True, gc=False):
     tick_ns: int
     period_ns: int  # 0: it opens no slot.
     epoch_ns: int
+    clock_offset_ns: int
+    clock_error_ns: int  # -1: not known.
 
 
 class Observer:
@@ -94,13 +98,19 @@ class _Look:
             known = self._open(sample)
         place = known.series.place(response)
         if known.is_wanted and self.is_open:
-            slotted = Slotted(sample.link, -1, 0, response.tick_ns, *place)
+            slotted = Slotted(sample.link, -1, 0, response.tick_ns, *place, *self._clock())
             self._intake.put_run(
                 Delivery(
                     known.topic, response.sequence, [response.value], (response.sampled_ns,),
                     sample.received_ns, slotted,
                 )
             )  # fmt: skip
+
+    def _clock(self) -> tuple[int, int]:
+        """Return how far the clock of ticks is ahead of ours, and how wrong it may be."""
+        now, clock = monotonic_ns(), self._gateway.clock
+        offset_ns = clock.at(now) - now - self._gateway.endpoint.wall_offset_ns
+        return offset_ns, _UNKNOWN if clock.error_ns is None else clock.error_ns
 
     def _open(self, sample: Sample) -> _Known:
         """Enter a producer, or name it anew: who and what it is may be told after its samples."""

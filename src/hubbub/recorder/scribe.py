@@ -20,7 +20,7 @@ from hubbub.limits import (
     RECORDER_TOPICS_KEPT,
     SECOND,
 )
-from hubbub.message import Source
+from hubbub.message import Served, Source
 from hubbub.protocol.delivery import DeliveredTopic, Delivery
 from hubbub.recorder import rows
 from hubbub.recorder.intake import Batch, Intake
@@ -31,6 +31,7 @@ from hubbub.store.writing import Journal
 
 _log = logging.getLogger("hubbub.recorder")
 _IDLE_S: Final = 0.2
+_NO_SERVICE: Final = ("", 0)
 
 Passed = tuple[Source, str]  # From whom, by which link.
 
@@ -130,11 +131,15 @@ class Scribe:
     def _add(self, delivery: Delivery) -> None:
         topic, first, payloads, published_ns, received_ns, passage = delivery
         link = passage if isinstance(passage, str) else passage.link
-        label, replayed_ns, passed = self._label_of(topic, link)
+        served = (passage.service, passage.epoch) if isinstance(passage, Served) else _NO_SERVICE
+        label, replayed_ns, passed = self._label_of(topic, link, served)
         size = sum(map(len, payloads))
         timing = None
         if isinstance(passage, Slotted):
-            timing = Timing(passage.tick_ns, passage.period_ns, passage.epoch_ns)
+            timing = Timing(
+                passage.tick_ns, passage.period_ns, passage.epoch_ns,
+                passage.clock_offset_ns, passage.clock_error_ns,
+            )  # fmt: skip
         self.messages[passed] += len(payloads)
         self.payload_bytes[passed] += size
         if size <= RECORDER_GROUP_BYTES:
@@ -147,9 +152,12 @@ class Scribe:
                 label, first + at, [payload], [published_ns[at]], received_ns, replayed_ns
             )
 
-    def _label_of(self, topic: DeliveredTopic, link: str) -> tuple[bytes, int | None, Passed]:
+    def _label_of(
+        self, topic: DeliveredTopic, link: str, served: tuple[str, int]
+    ) -> tuple[bytes, int | None, Passed]:
         replayed_ns = topic.replayed_ns or None
-        key = (topic.subject, topic.source, topic.schema_hash, link, replayed_ns)
+        hops = getattr(topic, "hops", 0)  # Only what comes from other nodes has any.
+        key = (topic.subject, topic.source, topic.schema_hash, link, replayed_ns, served, hops)
         known = self._labels.get(key)
         if known is None:
             if len(self._labels) >= RECORDER_TOPICS_KEPT:
@@ -157,7 +165,7 @@ class Scribe:
             source = topic.source
             told = Topic(
                 topic.subject, source.name, source.id, source.incarnation,
-                topic.schema_name, topic.schema_hash,
+                topic.schema_name, topic.schema_hash, *served, hops,
             )  # fmt: skip
             known = encode_label(told, link), replayed_ns, (source, link)
             self._labels[key] = known

@@ -15,12 +15,12 @@ from hubbub.limits import LEAVE_PATIENCE, MS, SECOND
 from hubbub.links.datagram import DatagramLink, Place
 from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
-from hubbub.protocol.rendezvous.seat import NEVER, Delivered, GivenUp, Settled
+from hubbub.protocol.rendezvous.seat import NEVER, Delivered, GivenUp, ManagerNamed, Settled
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
 
-Found = Delivered | Settled | GivenUp
+Found = Delivered | Settled | GivenUp | ManagerNamed
 Take = Callable[[Found], None]
 _WALL_LOOK_NS = SECOND
 
@@ -195,7 +195,8 @@ class ServiceDriver:
             self._found.extend(seat.settled)
             seat.settled.clear()
         if seat.events:
-            self._found.extend(one for one in seat.events if isinstance(one, GivenUp))
+            told = (GivenUp, ManagerNamed)
+            self._found.extend(one for one in seat.events if isinstance(one, told))
             seat.events.clear()
 
     # Without the lock.

@@ -20,6 +20,7 @@ from hubbub.store.schema import MESSAGES, TABLES
 _INT64_BITS: Final = 64
 _INT32_MAX: Final = (1 << 31) - 1
 _NO_TIMING: Final = Timing(0, 0, 0)
+_UNKNOWN: Final = -1
 
 # As the schema, but for texts, which Parquet keeps by dictionary anyway.
 _CODED: Final = pa.schema(
@@ -73,7 +74,7 @@ class MessageColumns:
         for name in ("published", "received"):
             columns[name] = columns[f"{name}_ns"] // 1000
         columns |= _topics(runs, spread) | _links(runs, spread) | _payloads(runs, rows)
-        columns |= _timings(runs, spread)
+        columns |= _timings(runs, spread) | _further(runs, spread)
         self._clear()
         return _assemble(columns, rows)
 
@@ -115,8 +116,29 @@ def _timings(runs: list[PackedRun], spread: Any) -> dict[str, Any]:
     return {
         "tick_ns": _optional((one.tick_ns for one in timings), spread),
         "period_ns": _optional((one.period_ns for one in timings), spread),
-        "epoch": _optional((one.epoch_ns for one in timings), spread),
+        "clock_offset_ns": _array(
+            pa.int64(), spread(one.clock_offset_ns for one in timings),
+            spread((run.timing is not None for run in runs), np.bool_),
+        ),
+        "clock_error_ns": _known(spread(one.clock_error_ns for one in timings)),
+    }  # fmt: skip
+
+
+def _further(runs: list[PackedRun], spread: Any) -> dict[str, Any]:
+    """Make the columns of services and gateways; the epoch is that of a service or of a sample."""
+    epochs = (run.timing.epoch_ns if run.timing else run.topic.epoch for run in runs)
+    # What a gateway does with samples, and what services do, nobody counts.
+    hops = (_UNKNOWN if run.timing or run.topic.service else run.topic.hops for run in runs)
+    known = spread(hops)
+    return {
+        "epoch": _optional(epochs, spread),
+        "hops": _array(pa.int32(), known.astype(np.int32), known != _UNKNOWN),
     }
+
+
+def _known(numbers: Any) -> Any:
+    """Make a column of numbers in which -1 is none."""
+    return _array(pa.int64(), numbers, numbers != _UNKNOWN)
 
 
 def _topics(runs: list[PackedRun], spread: Any) -> dict[str, Any]:
@@ -129,6 +151,7 @@ def _topics(runs: list[PackedRun], spread: Any) -> dict[str, Any]:
         "source_name": _code([topic.source_name for topic in topics], index),
         "source_id": _code([topic.source_id.hex() for topic in topics], index),
         "schema": _code([topic.schema_name or None for topic in topics], index),
+        "service": _code([topic.service or None for topic in topics], index),
     }
     hashes = np.array([_signed(topic.schema_hash) for topic in topics], np.int64)
     is_typed = np.array([bool(topic.schema_name) for topic in topics])

@@ -10,8 +10,10 @@ with it.
            u32 synced, u32 crc of the body, u32 crc of the head before it
     BEGIN  u16 format, 16s recorder, u64 segment, u64 first offset, u64 first number, u64 time
     RUN    u64 offset, u64 first sequence, u64 received, u64 replayed, u32 count, u16 bytes of label
-           label (msgpack: topic and link), count x u32 length, count x u64 publish time, payloads
+           label (msgpack: topic and link; then, where they are known, service, its epoch and hops),
+           count x u32 length, count x u64 publish time, payloads
     SAMPLE u64 tick, u64 period, u64 epoch; then as RUN. The period is 0 where its slot has a sample
+    CLOCK  as SAMPLE, but before what is as RUN i64 offset, i64 error of the clock, -1: not known
     ROW    msgpack: number, table, values
     END    u64 end offset, u64 end number; only a segment that was closed whole has it
 
@@ -34,16 +36,17 @@ BEGIN: Final = 1
 RUN: Final = 2
 ROW: Final = 3
 END: Final = 4
-SAMPLE: Final = 5
-KINDS: Final = (BEGIN, RUN, ROW, END, SAMPLE)
-_SCANNED: Final = (RUN, ROW, SAMPLE)
+SAMPLE: Final = 5  # Only of older recordings.
+CLOCK: Final = 6
+KINDS: Final = (BEGIN, RUN, ROW, END, SAMPLE, CLOCK)
+_SCANNED: Final = (RUN, ROW, SAMPLE, CLOCK)
 
 _HEAD: Final = Struct("<4sB3xIIIII")
 _U32: Final = Struct("<I")
 _CRC: Final = _U32
 _BEGIN: Final = Struct("<H16sQQQQ")
 _RUN: Final = Struct("<QQQQIH")
-_TIMING: Final = Struct("<QQQ")
+_TIMINGS: Final = {SAMPLE: Struct("<QQQ"), CLOCK: Struct("<QQQqq")}
 _END: Final = Struct("<QQ")
 HEAD_BYTES: Final = _HEAD.size + _CRC.size
 END_BYTES: Final = HEAD_BYTES + _END.size
@@ -62,6 +65,9 @@ class Topic(NamedTuple):
     incarnation: int
     schema_name: str
     schema_hash: int
+    service: str = ""  # That it came by,
+    epoch: int = 0  # and of that.
+    hops: int = 0  # Gateways that it crossed.
 
 
 class Timing(NamedTuple):
@@ -70,6 +76,8 @@ class Timing(NamedTuple):
     tick_ns: int  # 0: its producer has no ticks.
     period_ns: int  # 0: another sample has the slot already.
     epoch_ns: int  # The tick from which on slots are counted.
+    clock_offset_ns: int = 0  # Of the clock that ticks are on, against the recorder's.
+    clock_error_ns: int = -1  # How wrong that may be; -1: not known.
 
 
 class Run(NamedTuple):
@@ -214,7 +222,8 @@ def decode_end(body: bytes) -> End | None:
 
 def encode_label(topic: Topic, link: str) -> bytes:
     """Make what all runs of a topic that come by one link have in common."""
-    return msgspec.msgpack.encode((*topic, link))
+    plain, further = topic[:_PLAIN], topic[_PLAIN:]
+    return msgspec.msgpack.encode((*plain, link, *further) if any(further) else (*plain, link))
 
 
 def encode_run(
@@ -231,7 +240,7 @@ def encode_run(
     count = len(payloads)
     lengths = [*map(len, payloads)]
     tables = [
-        b"" if timing is None else _TIMING.pack(*timing),
+        b"" if timing is None else _TIMINGS[CLOCK].pack(*timing),
         _RUN.pack(offset, first, received_ns, replayed_ns or _NOT_REPLAYED, count, len(label)),
         label,
         pack(f"<{count}I{count}Q", *lengths, *published_ns),
@@ -260,8 +269,8 @@ class Decoder:
         """Read a body of the kind that its head told; None: it is malformed."""
         if kind == RUN:
             return self._decode_run(body)
-        if kind == SAMPLE:
-            return self._decode_sample(body)
+        if kind in _TIMINGS:
+            return self._decode_sample(kind, body)
         if kind == ROW:
             return _decode_row(body)
         return decode_begin(body) if kind == BEGIN else decode_end(body)
@@ -289,7 +298,8 @@ class Decoder:
             if kind == RUN:
                 value = self._decode_run(body)
             else:
-                value = self._decode_sample(body) if kind == SAMPLE else _decode_row(body)
+                is_row = kind == ROW
+                value = _decode_row(body) if is_row else self._decode_sample(kind, body)
             if value is None:
                 return
             at = end
@@ -331,24 +341,30 @@ class Decoder:
             replayed_ns or None,
         )
 
-    def _decode_sample(self, body: bytes) -> Run | PackedRun | None:
-        run = self._decode_run(body[_TIMING.size :])
-        if run is None:
-            return None
-        return run._replace(timing=Timing(*_TIMING.unpack_from(body)))
+    def _decode_sample(self, kind: int, body: bytes) -> Run | PackedRun | None:
+        timing = _TIMINGS[kind]
+        run = self._decode_run(body[timing.size :])
+        return None if run is None else run._replace(timing=Timing(*timing.unpack_from(body)))
 
     def _decode_label(self, data: bytes) -> tuple[Topic, str] | None:
         label = self._labels.get(data)
         if label is None:
             try:
-                fields = _LABEL.decode(data)
+                is_long = data[:1] == _LONG_LABEL
+                fields: tuple[Any, ...] = (_LABEL_FURTHER if is_long else _LABEL).decode(data)
             except msgspec.MsgspecError:
                 return None
-            label = self._labels[data] = (Topic(*fields[:6]), fields[6])
+            topic = Topic(*fields[:_PLAIN], *fields[_PLAIN + 1 :])
+            label = self._labels[data] = (topic, fields[_PLAIN])
         return label
 
 
+_PLAIN: Final = 6  # So many fields every topic has; the link comes behind them.
 _LABEL: Final = msgspec.msgpack.Decoder(tuple[str, str, bytes, int, str, int, str])
+_LABEL_FURTHER: Final = msgspec.msgpack.Decoder(
+    tuple[str, str, bytes, int, str, int, str, str, int, int]
+)
+_LONG_LABEL: Final = b"\x9a"  # An array of ten.
 _ROW: Final = msgspec.msgpack.Decoder(tuple[int, str, dict[str, Any]])
 
 

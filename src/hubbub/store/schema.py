@@ -32,12 +32,11 @@ MESSAGES: Final = pa.schema(
         ("replayed_ns", pa.int64()),  # When a recording was played again; null: the first time.
         ("tick_ns", pa.int64()),  # Of a sample: the nominal time it was made for.
         ("period_ns", pa.int64()),  # The shortest its producer serves; null: its slot has one.
-        # Null until what they tell of exists.
-        ("service", pa.string()),
+        ("service", pa.string()),  # That it came by; null: by none.
         ("epoch", pa.int64()),  # Of a service; of a sample, the tick that slots count from.
-        ("hops", pa.int32()),
-        ("clock_offset_ns", pa.int64()),
-        ("clock_error_ns", pa.int64()),
+        ("hops", pa.int32()),  # Gateways that it crossed; null: nobody counted them.
+        ("clock_offset_ns", pa.int64()),  # Of a sample: the clock of its ticks minus `received`'s.
+        ("clock_error_ns", pa.int64()),  # How wrong that clock may be; null: not known.
     ]
 )
 

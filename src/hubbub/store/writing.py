@@ -115,7 +115,7 @@ class Journal:
             label, self._offset, first, payloads, published_ns, received_ns, replayed_ns, timing
         )
         self._offset += len(payloads)
-        self._add(records.RUN if timing is None else records.SAMPLE, body)
+        self._add(records.RUN if timing is None else records.CLOCK, body)
 
     def add_row(self, table: str, values: dict[str, Any]) -> None:
         """Put a row into the group; it takes the next number."""

@@ -72,6 +72,19 @@ def test_topic_health_taken_apart_and_merged_is_the_same(cut: int) -> None:
     assert made_health(united(half, parts(rows[:cut]))).equals(made_health(parts(rows)))
 
 
+def test_messages_without_a_publish_time_count_and_have_no_latency() -> None:
+    rows = [message(n, n + 1, published_ns=0 if n % 2 else START_NS) for n in range(4)]
+    known = parts([row for row in rows if row["published_ns"]])
+    timeless = parts([row for row in rows if not row["published_ns"]]).to_pylist()
+    timeless = [row | {"bucket": None, "latency_max_us": None} for row in timeless]
+    one = made_health(united(known, digest("parts", timeless)))
+    (row,) = one.to_pylist()
+    assert (row["messages"], row["bytes"]) == (4, 32)
+    assert sum(count for _, count in row["histogram"]) == 2
+    assert row["latency_max_us"] == 2000
+    assert made_health(health.taken_apart(one)).equals(one)
+
+
 def test_a_window_of_duplicates_alone_has_no_latency() -> None:
     row = {"window_ns": START_NS, "source_id": SOURCE, "incarnation": 7, "subject": "/a"}
     row |= {"source_name": "alice", "messages": 0, "bytes": 0, "duplicates": 3}
@@ -187,15 +200,22 @@ def test_periods_met_missed_and_late() -> None:
     ]
 
 
-def test_service_managers_by_epoch() -> None:
+@pytest.mark.parametrize("cut", range(6))
+def test_service_managers_by_epoch(cut: int) -> None:
     rows = [
-        {"service": "news", "epoch": epoch, "source_id": source, "source_name": source}
-        | {"messages": 1, "since_ns": START_NS + at, "until_ns": START_NS + at}
-        for epoch, source, at in [(1, SOURCE, 0), (1, SOURCE, 1), (2, OTHER, 2), (2, SOURCE, 3)]
-    ]
-    tenures = services.merged(kept(".tenures", rows[2:]), kept(".tenures", rows[:2]))
-    got = rows_of(services.managers(tenures), "service", "epoch", "manager_id", "messages")
-    assert got == [("news", 1, SOURCE, 2), ("news", 2, OTHER, 1)]
+        {"service": "news", "epoch": epoch, "manager_id": manager, "manager_name": manager}
+        | {"messages": 0 if manager else 2, "since_ns": START_NS + at, "until_ns": START_NS + at}
+        for epoch, manager, at in [
+            (1, None, 0), (1, SOURCE, 1000), (1, None, 5000), (2, OTHER, 6000), (2, SOURCE, 7000),
+            (3, None, 9000),
+        ]
+    ]  # fmt: skip
+    tenures = services.merged(*(kept(".tenures", some) for some in (rows[cut:], rows[:cut], [])))
+    got = services.managers(tenures).sort_by("epoch").to_pylist()
+    assert [(row["epoch"], row["manager_id"], row["messages"]) for row in got] == [
+        (1, SOURCE, 4), (2, OTHER, 0), (3, None, 2),
+    ]  # fmt: skip
+    assert [(row["until"] - row["since"]).microseconds for row in got] == [5, 1, 0]
 
 
 def test_groups_ignore_null_unless_there_is_nothing_else() -> None:

@@ -1,10 +1,12 @@
 """What a recorder makes of samples: by which names they are kept, and of whom."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from hubbub.limits import MS, SECOND
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.passing import Sample
 from hubbub.recorder.intake import Intake
 from hubbub.recorder.samples import _Look, _types_of
@@ -28,6 +30,8 @@ class Names:
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
+        self.clock = SlotClock()
+        self.endpoint = SimpleNamespace(wall_offset_ns=T - 1000)
 
 
 def taken(intake: Intake) -> list[Any]:
@@ -52,6 +56,16 @@ def test_second_producer_of_a_type_at_one_node_is_a_topic_of_its_own() -> None:
     sources = [one.topic.source for one in taken(intake)]
     assert sources[0] == sources[2] == SOURCE
     assert sources[1] == sources[3] == Source("maker", NODE, 8 ^ 3)
+
+
+def test_sample_says_how_far_the_clock_of_its_tick_is_ahead_and_how_wrong_it_may_be() -> None:
+    gateway, intake = Names(), Intake(1 << 20)
+    look = _Look(gateway, ("/...",), intake)  # type: ignore[arg-type]
+    for error_ns in (None, 25):
+        gateway.clock.discipline(0, T, error_ns)
+        look.take(sample(20))
+    clocks = [(one.link.clock_offset_ns, one.link.clock_error_ns) for one in taken(intake)]
+    assert clocks == [(1000, -1), (1000, 25)]
 
 
 def test_plain_subjects_are_observed_alone() -> None:

@@ -23,7 +23,7 @@ def body_of(value: Run | Row | Begin | End) -> tuple[int, list[bytes]]:
     if isinstance(value, Run):
         label = records.encode_label(value.topic, value.link)
         offset, _, first, payloads, published_ns, received_ns, _, replayed_ns, timing = value
-        kind = records.RUN if timing is None else records.SAMPLE
+        kind = records.RUN if timing is None else records.CLOCK
         return kind, records.encode_run(
             label, offset, first, payloads, published_ns, received_ns, replayed_ns, timing
         )

@@ -14,10 +14,10 @@ from hubbub.store import columns, convert
 from hubbub.store.convert import DAMAGED, convert_segment, damaged_folder
 from hubbub.store.journal import Row, Run, Topic, segments
 from hubbub.store.layout import HOUR_NS, data_files, hour_of, parse_name
-from hubbub.store.records import Timing
+from hubbub.store.records import SAMPLE, Decoder, Timing, encode_label, encode_run
 from hubbub.store.schema import MESSAGES, TABLES
 from tests.unit.store.disk import DyingDisk
-from tests.unit.store.recording import RECORDER, pieces_of, run, write_segment
+from tests.unit.store.recording import RECORDER, TOPIC, pieces_of, run, write_segment
 
 TYPED = Topic("/plant/rate", "radar", b"\xff" * 12, (1 << 64) - 2, "Rate", (1 << 64) - 1)
 EVENT = Row(4, "events", {"time_ns": 3_000_000, "kind": "PeerJoined", "incarnation": 1 << 63})
@@ -49,7 +49,7 @@ def visible(store: Path) -> dict[str, bytes]:
 def test_samples_keep_tick_period_and_epoch(tmp_path: Path) -> None:
     runs = [
         run(0),
-        run(3, 1)._replace(timing=Timing(AT_NS, 20, AT_NS - 40)),
+        run(3, 1)._replace(timing=Timing(AT_NS, 20, AT_NS - 40, -7, 0)),
         run(4, 1)._replace(timing=Timing(AT_NS + 1, 0, AT_NS - 40)),  # Its slot has a sample.
     ]
     convert_segment(tmp_path, write_segment(tmp_path, runs))
@@ -57,7 +57,28 @@ def test_samples_keep_tick_period_and_epoch(tmp_path: Path) -> None:
     assert [row["tick_ns"] for row in rows] == [None, None, None, AT_NS, AT_NS + 1]
     assert [row["period_ns"] for row in rows] == [None, None, None, 20, None]
     assert [row["epoch"] for row in rows[2:]] == [None, AT_NS - 40, AT_NS - 40]
+    assert [row["clock_offset_ns"] for row in rows[2:]] == [None, -7, 0]
+    assert [row["clock_error_ns"] for row in rows[2:]] == [None, 0, None]
+    assert [row["hops"] for row in rows[2:]] == [0, None, None]
     assert [row["payload"] for row in rows] == [one for each in runs for one in each.payloads]
+
+
+def test_samples_of_older_recordings_know_no_clock() -> None:
+    [body] = encode_run(encode_label(TOPIC, "local"), 0, 1, [b"x"], [5], 6, None, Timing(1, 2, 3))
+    old = body[:24] + body[40:]
+    found = Decoder().decode(SAMPLE, old)
+    assert isinstance(found, Run) and found.payloads == [b"x"]
+    assert found.timing == Timing(1, 2, 3, 0, -1)
+
+
+def test_messages_keep_service_epoch_and_hops(tmp_path: Path) -> None:
+    served = TOPIC._replace(service="news", epoch=3)
+    runs = [run(0, 1), run(1, 1, served), run(2, 1, TOPIC._replace(hops=2))]
+    convert_segment(tmp_path, write_segment(tmp_path, runs))
+    rows = read(tmp_path, "messages")
+    assert [(row["service"], row["epoch"], row["hops"]) for row in rows] == [
+        (None, None, 0), ("news", 3, None), (None, None, 2),
+    ]  # fmt: skip
 
 
 def test_messages_come_back_as_they_were(tmp_path: Path) -> None:

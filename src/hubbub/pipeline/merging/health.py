@@ -71,6 +71,8 @@ def taken_apart(health: Any) -> Any:
     counted["bucket"] = histograms.keys[begin:end]
     counted["messages"] = histograms.items[begin:end]
     summed = {name: health[name] for name in (*names, "bytes", "latency_max_us", "duplicates")}
+    counts = np.bincount(rows, numbers(counted["messages"]), health.num_rows).astype(np.int64)
+    summed["messages"] = pa.array(numbers(health["messages"]) - counts)  # Of no known latency.
     return united(_parts(counted), _parts(summed | {"window_ns": pa.array(window_ns)}))
 
 
@@ -97,7 +99,8 @@ def health(parts: Any, lost: Any, repairs: Any, window_ns: int, final_ns: int) -
     begin_ns = numbers(windows["window_ns"])
     total = numbers(windows["messages"])
     columns = {name: windows[name] for name in windows.column_names}
-    columns |= _latencies(entries, total, windows["latency_max_us"])
+    timed = np.bincount(entries.windows, entries.counts, windows.num_rows).astype(np.int64)
+    columns |= _latencies(entries, timed, windows["latency_max_us"])
     columns |= {
         "window_start": timestamps(begin_ns),
         "window_end": timestamps(begin_ns + window_ns),

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def parts(rows: "DataFrame", window_ns: int) -> "DataFrame":
     """Count messages by topic, window and bucket of latency."""
     window = f"{floor_to('received_ns', window_ns)} AS window_ns"
-    timed = rows.selectExpr("*", window, "received_ns - published_ns AS latency_ns", *BUCKET)
+    # Services do not carry when something was published: of these no latency is known.
+    latency = "received_ns - nullif(published_ns, 0L) AS latency_ns"
+    timed = rows.selectExpr("*", window, latency, *BUCKET)
     # Strings are grouped by, never aggregated: Spark would sort all rows for it.
     return timed.groupBy("window_ns", *TOPIC, "source_name", "bucket").agg(
         F.expr("count(1) AS messages"),

@@ -13,7 +13,7 @@ from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE
 from hubbub.protocol.rendezvous.publishing import RESULT_PATIENCE, RETRY, Publishing
-from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
+from hubbub.protocol.rendezvous.seat import NEVER, Delivered, ManagerNamed, Settled
 from hubbub.protocol.rendezvous.seen import Origin, Seen, is_all_new
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.wire.services import (
@@ -212,7 +212,7 @@ class Client:
         one.is_refused = False
         one.is_confirmed = True
         if answer.epoch >= one.epoch:
-            one.manager, one.epoch = answer.manager, answer.epoch
+            self._name_manager(one, answer.manager, answer.epoch)
         if one.baseline is None:
             one.baseline = answer.number
             if one.order == TOTAL:
@@ -232,9 +232,14 @@ class Client:
         )
         is_known = sender == one.manager or not self.view.is_present(one.manager)
         if is_newer and (is_known or self.view.is_closer(key, manager, one.manager)):
-            one.manager, one.epoch = manager, epoch
+            self._name_manager(one, manager, epoch)
         else:
             self.seat.counters["changes_ignored"] += 1
+
+    def _name_manager(self, one: Subscribed, manager: bytes, epoch: int) -> None:
+        if (one.manager, one.epoch) != (manager, epoch):
+            one.manager, one.epoch = manager, epoch
+            self.seat.events.append(ManagerNamed(one.name, manager, epoch))
 
     def members_changed(self, now: int) -> None:
         """Subscribe anew where the manager is gone."""
@@ -285,6 +290,7 @@ class Client:
             delivered = Delivered(
                 info.message.key, one.name, info.payloads, info.origin, info.incarnation,
                 info.sequence, info.order, is_kept, info if is_request else None, subject,
+                info.epoch,
             )  # fmt: skip
             self._take(now, one, delivered, new)
         if not is_all_new(new, count):

@@ -36,6 +36,7 @@ class Delivered(NamedTuple):
     is_kept: bool
     answer: Any
     subject: str = ""
+    epoch: int = 0
 
     @property
     def payload(self) -> bytes:
@@ -69,6 +70,14 @@ class GivenUp(NamedTuple):
     """A frame was not sent to a node, for which too much waits already."""
 
     node: bytes
+
+
+class ManagerNamed(NamedTuple):
+    """A service that we subscribed to has a manager, or another one."""
+
+    name: str
+    manager: bytes
+    epoch: int
 
 
 class Seat:

@@ -1,0 +1,84 @@
+"""What is published in services is recorded, with the epoch it came in, and who managed them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hubbub
+from hubbub.gateway import Gateway, Side
+from hubbub.store.reading import read_table
+from tests.integration.bus import DEADLINE_S, fresh_place, wait_until
+
+NAME = "hype news"
+
+
+def rows(store: Path, table: str) -> list[dict[str, Any]]:
+    """Return all rows of a recording."""
+    return [row for piece in read_table(store, table) for row in piece.to_pylist()]
+
+
+def test_messages_of_a_service_keep_their_epoch_and_each_manager_is_named(tmp_path: Path) -> None:
+    place = fresh_place()
+    with (
+        place.open("recorder", services=True) as node,
+        place.open("talker", services=True) as talker,
+    ):
+        assert node.services.wait_for_members(1, DEADLINE_S)
+        managers = []
+        with hubbub.Recorder(node, "/...", tmp_path, services=[NAME], convert=False) as recorder:
+            service, news = node.service(NAME), talker.service(NAME)
+            assert service.wait_until_subscribed(DEADLINE_S)
+            # Nodes join until one of them is closer to the service than its manager is.
+            joined: list[hubbub.Node] = []
+            while len(managers) < 2 and len(joined) < 40:
+                if service.manager not in managers:
+                    managers.append(service.manager)
+                    assert news.publish(b"no subject", wait=DEADLINE_S) == 1
+                    assert news.publish(b"cold", subject="/weather", wait=DEADLINE_S) == 1
+                    continue
+                joined.append(place.open(f"n{len(joined)}", services=True))
+                assert joined[-1].services.wait_for_members(len(joined) + 1, DEADLINE_S)
+                wait_until(lambda: news.publish(b"?", subject="/probe", wait=DEADLINE_S))
+            wait_until(lambda: recorder.acknowledged >= 2 * len(managers) + len(joined))
+        names = {one.name for one in (node, talker, *joined)}
+        for one in joined:
+            one.close(0)
+    assert len(managers) == 2, "forty nodes joined, and none was closer"
+    told = [row for row in rows(tmp_path, "events") if row["kind"] == "ManagerChanged"]
+    epochs = {row["node_id"]: json.loads(row["detail"])["epoch"] for row in told}
+    assert [one for one in epochs if one in managers] == managers
+    assert all(json.loads(row["detail"])["service"] == NAME for row in told)
+    assert all(row["node_name"] in names for row in told)
+    messages = [row for row in rows(tmp_path, "messages") if row["service"] == NAME]
+    plain = [row for row in messages if row["payload"] == b"no subject"]
+    assert [row["subject"] for row in plain] == ["/service/hype%20news"] * 2
+    assert [row["epoch"] for row in plain] == [epochs[manager] for manager in managers]
+    assert {(row["source_name"], row["link"], row["hops"]) for row in messages} == {
+        ("talker", "services", None)
+    }
+    subjects = {row["subject"] for row in messages}
+    assert subjects - {"/service/hype%20news/probe"} == {
+        "/service/hype%20news", "/service/hype%20news/weather"
+    }  # fmt: skip
+
+
+def test_hops_tell_how_many_gateways_a_message_has_crossed(tmp_path: Path) -> None:
+    here, there = fresh_place(), fresh_place()
+    sides = [
+        Side(name, place.domain, "127.0.0.1", place.group, place.port)
+        for name, place in (("here", here), ("there", there))
+    ]
+    with (
+        Gateway.open(sides, name="gateway"),
+        here.open("recorder") as node,
+        there.open("far") as far,
+        hubbub.Recorder(node, "/plant/...", tmp_path, convert=False) as recorder,
+        here.open("near") as near,
+    ):
+        for publisher in (near.publisher("/plant/near"), far.publisher("/plant/far")):
+            assert publisher.wait_for_subscribers(1, DEADLINE_S)
+            publisher.publish(b"x")
+        wait_until(lambda: recorder.acknowledged == 2)
+    assert {row["subject"]: row["hops"] for row in rows(tmp_path, "messages")} == {
+        "/plant/near": 0, "/plant/far": 1,
+    }  # fmt: skip
