@@ -7,6 +7,8 @@ from hubbub.protocol.timetrigger.demand import Demand
 from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.timetrigger.interests import Interests, Lease
 from hubbub.protocol.timetrigger.lexicon import Lexicon
+from hubbub.protocol.timetrigger.offsets import Offsets, Reading, Reference
+from hubbub.protocol.timetrigger.passing import Numbers
 from hubbub.protocol.timetrigger.plan import DUE, Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay, Route
@@ -15,7 +17,7 @@ from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, Timekeeper
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.timed import Interest, Response
+from hubbub.wire.timed import ClockExchange, Interest, Offer, Response, make_origin
 
 
 @bug(Stream, "take", "timed_jitter")
@@ -249,3 +251,39 @@ def slots_between_samples_not_counted(sound: Method) -> Method:
         return outcome
 
     return take
+
+
+@bug(Offsets, "hear", "timed_replay_rest")
+def old_answer_of_a_clock_believed(sound: Method) -> Method:
+    """Take an answer as often as it comes."""
+
+    def hear(self: Offsets, now: int, key: bytes, exchange: ClockExchange) -> Reading | None:
+        self.references.setdefault(key, Reference()).asked_ns = -1
+        reading: Reading | None = sound(self, now, key, exchange)
+        return reading
+
+    return hear
+
+
+@bug(Numbers, "is_new", "timed_replay_rest")
+def letter_handed_out_as_often_as_it_comes(sound: Method) -> Method:
+    """Remember no direct message."""
+    return lambda self, number: True
+
+
+@bug(Wants, "take_offer", "timed_replay_rest")
+def offer_forgotten_with_its_end(sound: Method) -> Method:
+    """Take a producer that has ended for new when it is heard of again."""
+
+    def take_offer(self: Wants, now: int, offer: Offer) -> None:
+        if not self.offers.get(make_origin(offer.node, offer.port), (0, True))[1]:
+            self.offers.pop(make_origin(offer.node, offer.port))
+        sound(self, now, offer)
+
+    return take_offer
+
+
+@bug(SlotClock, "count", "timed_clock_back")
+def counts_begin_at_the_time_of_a_clock_that_went_back(sound: Method) -> Method:
+    """Count from what the clock shows, whatever was counted before."""
+    return lambda self, now: self.at(now) // 1000

@@ -10,7 +10,7 @@ Why not follow the system's clock as it is: a step of a second back would make a
 had slot 1000 refuse the next ten slots of 100 ms; a step ahead would look like ten missed ones.
 """
 
-from hubbub.limits import CLOCK_ERROR_MAX, CLOCK_SLEW_PARTS, CLOCK_STEP
+from hubbub.limits import CLOCK_ERROR_MAX, CLOCK_SLEW_PARTS, CLOCK_STEP, US
 
 
 class SlotClock:
@@ -21,6 +21,7 @@ class SlotClock:
         self.steps = 0
         self.error_ns: int | None = None  # None: nobody knows.
         self._is_set = False
+        self._first_ns = 0  # The offset that it was set to at first.
         self._since_ns = 0  # When the slewing under way began,
         self._until_ns = 0  # when it ends,
         self._from_ns = 0  # from which offset,
@@ -29,6 +30,13 @@ class SlotClock:
     def at(self, now: int) -> int:
         """Return what this clock shows."""
         return now + self._offset_at(now)
+
+    def count(self, now: int) -> int:
+        """Return a number to count from: it only grows, also where this clock steps back.
+
+        In microseconds since 1970, by the first offset: after a restart it has grown, too.
+        """
+        return max(0, now + self._first_ns) // US
 
     def when(self, slot_ns: int) -> int:
         """Return the first monotonic time at which this clock shows so much."""
@@ -57,6 +65,8 @@ class SlotClock:
         before = self._offset_at(now)
         difference = offset_ns - before
         is_step = abs(difference) > CLOCK_STEP
+        if not self._is_set:
+            self._first_ns = offset_ns
         if is_step or not self._is_set:
             self.era = (self.era + self._is_set) & 0xFFFF
             self.steps += self._is_set

@@ -175,6 +175,8 @@ class Gateway:
         if kind == RESPONSE:
             return self.relay.take(now, peer, buffer, begin, end)
         self.tally.heard += 1
+        if kind == DIRECT:
+            return self.post.take(now, peer.key, header.packet, buffer[begin:end])
         if kind in self._passed_by:
             mark = peek_mark(buffer, begin, end)
             if mark in self._passed_by[kind]:
@@ -236,9 +238,6 @@ class Gateway:
                 self.office.watch.hear_offer(now, offer, self.office.source_of(offer.node))
             self.wants.take_offer(now, offer)
         return True
-
-    def _take_direct(self, now: int, peer: Peer, body: bytes) -> bool:
-        return self.post.take(now, body)
 
     def _take_clock(self, now: int, peer: Peer, body: bytes) -> bool:
         exchange = decode_clock(body)
@@ -315,6 +314,9 @@ class Gateway:
         self.supply.forget_peer(now, key)
         self.relay.forget_node(now, node)
         self.wants.forget_node(node)
+        self.post.forget(key)
+        if self.office.watch is not None:
+            self.office.watch.forget_node(node)
 
     def _begin(self, now: int) -> None:
         """Begin to look after the clock, and look anew at who is concerned."""
@@ -337,6 +339,5 @@ _BODIES: Final[dict[int, Any]] = {INTEREST: Interest, OFFER: Offer}
 _TAKERS: Final[dict[int, Callable[[Gateway, int, Peer, bytes], bool]]] = {
     INTEREST: Gateway._take_interest,
     OFFER: Gateway._take_offer,
-    DIRECT: Gateway._take_direct,
     CLOCK: Gateway._take_clock,
 }

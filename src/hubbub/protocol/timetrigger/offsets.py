@@ -45,7 +45,8 @@ class Reference:
 
     def __init__(self) -> None:
         self.rank = FOLLOWS
-        self.heard_ns = 0
+        self.asked_ns = -1  # The question that was answered last,
+        self.heard_ns = 0  # and when.
         self.readings: list[Reading] = []
 
     def add(self, now: int, exchange: ClockExchange) -> None:
@@ -55,6 +56,7 @@ class Reference:
         offset_ns = (exchange.t2_ns - exchange.t1_ns + exchange.t3_ns - now) // 2
         error_ns = round_trip_ns // 2 + exchange.error_us * US
         self.rank = exchange.rank
+        self.asked_ns = exchange.t1_ns
         self.heard_ns = now
         self.readings = [*self.readings, Reading(now, offset_ns, error_ns)][-CLOCK_SAMPLES:]
 
@@ -107,7 +109,10 @@ class Offsets:
         """Take an answer; return the reading of whom we follow, if that is the one."""
         if exchange.t1_ns > now or now - exchange.t1_ns > CLOCK_SILENCE:
             return None  # Not to a question of ours.
-        self.references.setdefault(key, Reference()).add(now, exchange)
+        reference = self.references.setdefault(key, Reference())
+        if exchange.t1_ns <= reference.asked_ns:
+            return None  # Heard before: the later it comes again, the more it would be wrong.
+        reference.add(now, exchange)
         return self.choose(now) if self._best(now) == key else None
 
     def choose(self, now: int) -> Reading | None:

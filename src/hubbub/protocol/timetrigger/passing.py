@@ -1,5 +1,6 @@
 """What a gateway hands to components, and what it counts."""
 
+from bisect import insort
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,4 +81,25 @@ class Seen:
         if not 0 < -ahead <= _SEEN_BITS or self._before >> (-ahead - 1) & 1:
             return False
         self._before |= 1 << (-ahead - 1)
+        return True
+
+
+class Numbers:
+    """Which frames of one peer were here that are numbered with holes: the last ones.
+
+    One that is older than all of these was here, or has been overtaken by as many.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: list[int] = []  # In order.
+
+    def is_new(self, number: int) -> bool:
+        """Tell whether a frame was not here before; from now on it was."""
+        last = self._last
+        if number in last or (len(last) == _SEEN_BITS and number < last[0]):
+            return False
+        insort(last, number)
+        del last[:-_SEEN_BITS]
         return True

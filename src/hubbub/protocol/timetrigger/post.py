@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hubbub.errors import ConfigurationError
 from hubbub.protocol.timetrigger.office import Office
-from hubbub.protocol.timetrigger.passing import Letter
+from hubbub.protocol.timetrigger.passing import Letter, Numbers
 from hubbub.wire.header import DIRECT
 from hubbub.wire.timed import COMPONENT_PORT, Direct, decode_timed, encode_timed
 
@@ -17,6 +17,7 @@ class Post:
     def __init__(self, office: Office) -> None:
         self._office = office
         self._takers: dict[int, Taker] = {}  # By port.
+        self._heard: dict[bytes, Numbers] = {}  # By peer.
 
     def listen(self, taker: Taker, port: int) -> None:
         """Let somebody hear the direct messages for a port, alone."""
@@ -50,8 +51,8 @@ class Post:
         office.send(now, office.peers[key].reach, DIRECT, body)
         return True
 
-    def take(self, now: int, body: bytes) -> bool:
-        """Take a direct message from outside; False: it is malformed."""
+    def take(self, now: int, key: bytes, packet: int, body: bytes) -> bool:
+        """Take a direct message from a peer, once; False: it is malformed."""
         direct, office = decode_timed(Direct, body), self._office
         if direct is None:
             return False
@@ -59,6 +60,8 @@ class Post:
             office.tally.refused_port += 1
         elif direct.target != office.node or not direct.hops:
             office.tally.refused_hops += 1
+        elif not self._heard.setdefault(key, Numbers()).is_new(packet):
+            office.tally.duplicates += 1
         else:
             source = office.source_of(direct.node)
             received_ns = now + office.endpoint.wall_offset_ns
@@ -66,6 +69,10 @@ class Post:
             if not self._hand(direct.destination, letter):
                 office.tally.unwanted += 1
         return True
+
+    def forget(self, key: bytes) -> None:
+        """Let go of a peer that has left."""
+        self._heard.pop(key, None)
 
     def _hand(self, port: int, letter: Letter) -> bool:
         taker = self._takers.get(port)

@@ -83,8 +83,8 @@ class Producer:
         self.pending: Due | None = None
         self._waiting: Due | None = None  # The newest that came meanwhile.
         self.due_ns = NEVER
-        # After a restart these go on higher, as far as the clock did.
-        self.sequence = max(0, clock.at(now)) // US  # Of samples: a hole in it is a lost one.
+        # Of one that has this port after us they are higher, also after a restart.
+        self.sequence = clock.count(now)  # Of samples: a hole in it is a lost one.
         self.version = self.sequence  # Of offers.
         self.sent = 0
         self.sampled = 0

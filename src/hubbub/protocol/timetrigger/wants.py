@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hubbub.limits import MS, PRODUCERS_HEARD_MAX, US
+from hubbub.limits import MS, PRODUCERS_HEARD_MAX
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.demand import Demand
@@ -21,7 +21,8 @@ class Wants:
     """The interests of one node on one channel: one for each type, however many consumers."""
 
     def __init__(self, office: Office, clock: SlotClock, supply: Supply, relay: Relay) -> None:
-        self.offers: dict[bytes, int] = {}  # Of others: versions.
+        # Of others: versions, also of those that have ended, and who is there.
+        self.offers: dict[bytes, tuple[int, bool]] = {}
         self._office = office
         self._clock = clock
         self._supply = supply
@@ -79,18 +80,18 @@ class Wants:
     def take_offer(self, now: int, offer: Offer) -> None:
         """Hear of a producer elsewhere; tell one that is new to us what we want of it."""
         origin = make_origin(offer.node, offer.port)
-        if offer.version <= self.offers.get(origin, -1):
+        version, is_known = self.offers.get(origin, (-1, False))
+        if offer.version <= version:
             self._office.tally.duplicates += 1
-        elif not offer.is_open:
-            self.offers.pop(origin, None)
+            return
+        self.offers.pop(origin, None)
+        self.offers[origin] = offer.version, offer.is_open
+        if len(self.offers) > PRODUCERS_HEARD_MAX:
+            del self.offers[next(iter(self.offers))]
+        if not offer.is_open:
             self._relay.forget_producer(now, origin)
-        else:
-            if origin not in self.offers:
-                self._answer(now, offer)
-            self.offers.pop(origin, None)
-            self.offers[origin] = offer.version
-            if len(self.offers) > PRODUCERS_HEARD_MAX:
-                del self.offers[next(iter(self.offers))]
+        elif not is_known:
+            self._answer(now, offer)
 
     def forget_node(self, node: bytes) -> None:
         """Let go of the offers of a node that has left."""
@@ -104,7 +105,7 @@ class Wants:
 
     def _make_demand(self, now: int, consumer: Consumer) -> Demand:
         office = self._office
-        version = max(0, self._clock.at(now)) // US
+        version = self._clock.count(now)
         # Interests of several modes and scopes are several, and need an origin each.
         is_apart = office.is_stateless or consumer.mode or consumer.scope or consumer.within
         port = consumer.port if is_apart else GATEWAY_PORT

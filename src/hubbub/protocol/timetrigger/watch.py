@@ -1,6 +1,6 @@
 """What a node that looks on has heard of producers and consumers elsewhere."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hubbub.limits import INTERESTS_MAX, MS, OFFER_INTERVAL
 from hubbub.message import Source
@@ -33,27 +33,28 @@ class Watch:
         self._offers: dict[tuple[bytes, int], SeenOffer] = {}
 
     def hear_interest(self, now: int, interest: Interest, source: Source) -> None:
-        """Note who wants what."""
+        """Note who wants what; of one that was withdrawn, that it was."""
         key = interest.node, interest.port, interest.type
-        before = self._interests.pop(key, None)
-        if before is not None and before.interest.version > interest.version:
-            self._interests[key] = before
-        elif interest.wants and interest.mode != OBSERVE:
-            seen = SeenInterest(interest, source, now + interest.lease_ms * MS)
-            self._interests[key] = seen
-            if len(self._interests) > INTERESTS_MAX:
-                del self._interests[next(iter(self._interests))]
+        before = self._interests.get(key)
+        if before is not None and before.interest.version >= interest.version:
+            return
+        is_wanted = interest.wants and interest.mode != OBSERVE
+        expires_ns = now + interest.lease_ms * MS if is_wanted else now
+        _enter(self._interests, key, SeenInterest(interest, source, expires_ns))
 
     def hear_offer(self, now: int, offer: Offer, source: Source) -> None:
-        """Note who makes what."""
+        """Note who makes what; of one that has ended, that it has."""
         key = offer.node, offer.port
-        before = self._offers.pop(key, None)
-        if before is not None and before.offer.version > offer.version:
-            self._offers[key] = before
-        elif offer.is_open:
-            self._offers[key] = SeenOffer(offer, source, now + _OFFER_LASTS)
-            if len(self._offers) > INTERESTS_MAX:
-                del self._offers[next(iter(self._offers))]
+        before = self._offers.get(key)
+        if before is not None and before.offer.version >= offer.version:
+            return
+        expires_ns = now + _OFFER_LASTS if offer.is_open else now
+        _enter(self._offers, key, SeenOffer(offer, source, expires_ns))
+
+    def forget_node(self, node: bytes) -> None:
+        """Let go of a node that has left: one that returns may count from less."""
+        self._interests = {key: one for key, one in self._interests.items() if key[0] != node}
+        self._offers = {key: one for key, one in self._offers.items() if key[0] != node}
 
     def interests(self, now: int) -> list[SeenInterest]:
         """Return the interests that hold."""
@@ -62,3 +63,11 @@ class Watch:
     def offers(self, now: int) -> list[SeenOffer]:
         """Return the producers that were heard of lately."""
         return [one for one in self._offers.values() if one.expires_ns > now]
+
+
+def _enter(table: dict[Any, Any], key: Any, seen: SeenInterest | SeenOffer) -> None:
+    """Enter what was heard last behind all else, and let go of the oldest."""
+    table.pop(key, None)
+    table[key] = seen
+    if len(table) > INTERESTS_MAX:
+        del table[next(iter(table))]

@@ -19,6 +19,7 @@ from hubbub.simulation.scenarios import (
     sides,
     swarm,
     timed,
+    timed_again,
     timed_names,
     traffic,
 )
@@ -27,5 +28,6 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
     "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
-    "services_more", "services_subjects", "sides", "swarm", "timed", "timed_names", "traffic",
+    "services_more", "services_subjects", "sides", "swarm", "timed", "timed_again", "timed_names",
+    "traffic",
 ]  # fmt: skip

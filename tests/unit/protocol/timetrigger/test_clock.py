@@ -70,8 +70,9 @@ def exchange(
 
 def test_offset_is_off_by_at_most_half_the_round_trip() -> None:
     ours = Offsets(b"b" * 20, FREE)
-    for there_us, back_us in [(10, 900), (500, 30), (40, 60), (2000, 10)]:
-        now, answer = exchange(ours, SECOND, there_us * US, back_us * US, WALL)
+    ways_us = [(10, 900), (500, 30), (40, 60), (2000, 10)]
+    for at_ms, (there_us, back_us) in enumerate(ways_us, 1000):
+        now, answer = exchange(ours, at_ms * MS, there_us * US, back_us * US, WALL)
         reading = ours.hear(now, b"a" * 20, answer)
         assert reading is not None
         assert abs(reading.offset_ns - WALL) <= reading.error_ns
