@@ -36,6 +36,10 @@ class Channel:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise ConfigurationError(f"{name}={value!r} is not a whole number")
+        if not isinstance(self.interface, str | None):
+            raise ConfigurationError(f"interface={self.interface!r}: give a name or an address")
+        if not isinstance(self.settings, Settings | None):
+            raise ConfigurationError(f"settings={self.settings!r}: give hubbub.Settings(...)")
         object.__setattr__(self, "group", check_options(self.group, self.port, self.ttl, 0))
 
     @property

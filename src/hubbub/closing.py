@@ -1,7 +1,9 @@
 """What `with` closes: nodes, channels, publishers, subscriptions."""
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, Self
+
+from hubbub.errors import ConfigurationError
 
 
 class Closing(ABC):
@@ -28,3 +30,12 @@ class Closing(ABC):
         import asyncio  # Here, because it costs 30 ms, and who gets here has it.
 
         await asyncio.to_thread(self.close)
+
+
+def read_linger(linger_ms: Any, default_ms: float) -> float:
+    """Return how long an end may last, in seconds; refuse nonsense before anything has ended."""
+    linger = default_ms if linger_ms is None else linger_ms
+    is_number = isinstance(linger, int | float) and not isinstance(linger, bool)
+    if not is_number or not 0 <= linger < float("inf"):
+        raise ConfigurationError(f"linger_ms={linger!r}: give milliseconds, at least 0")
+    return float(linger) / 1000

@@ -8,7 +8,7 @@ alone can say is in neither: `on_event`, and the objects that `services` and `ch
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial, wraps
@@ -205,5 +205,6 @@ def configurable(function: Callable[P, R]) -> Callable[P, R]:
 def _may_call(options: Mapping[str, Any]) -> bool:
     """Tell whether peers that are configured for all nodes are of use to one with these options."""
     links = options.get("links")
-    may_call = links is None or not {"tcp", "services"}.isdisjoint(links)
+    named = {links} if isinstance(links, str) else links
+    may_call = not isinstance(named, Iterable) or not {"tcp", "services"}.isdisjoint(named)
     return bool(options.get("network", True) and may_call)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub import neighbours
 from hubbub.channel import Channel
+from hubbub.closing import read_linger
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event, SchemaMismatch
 from hubbub.limits import PATTERNS_MAX
@@ -252,8 +253,7 @@ class Connection:
 
     def close(self, linger_ms: float | None = None) -> None:
         """Leave the channel; what is pending is sent, repairs are served for a while."""
-        linger = self._node.settings.linger_ms if linger_ms is None else linger_ms
-        self.close_at(monotonic() + linger / 1000)
+        self.close_at(monotonic() + read_linger(linger_ms, self._node.settings.linger_ms))
 
     def close_at(self, deadline: float) -> None:
         """Leave the channel by then."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hubbub import neighbours
 from hubbub.awareness import RemotePeer, RemotePublisher, list_peers, list_publishers
 from hubbub.channel import Channel
-from hubbub.closing import Closing
+from hubbub.closing import Closing, read_linger
 from hubbub.connection import Connection
 from hubbub.consumer import Consumer, read_period
 from hubbub.data_types import find_data_type
@@ -31,7 +31,7 @@ from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.publisher_options import check_by_services
-from hubbub.runtime.listeners import Listener, Listeners
+from hubbub.runtime.listeners import Listener, Listeners, check_listener
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
@@ -42,7 +42,7 @@ from hubbub.services import ServiceOptions, Services
 from hubbub.sinks import Sink
 from hubbub.statistics import NodeStatistics
 from hubbub.subject_services import SubjectServices
-from hubbub.subjects import Handle, check_pattern, check_subject, matches
+from hubbub.subjects import Handle, check_pattern, check_patterns, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.telling import Telling
 
@@ -132,6 +132,7 @@ class Node(Closing):
         self._refuse_closed()
         if not isinstance(channel, Channel):
             raise ConfigurationError(f"{channel!r}: give a hubbub.Channel(group, port)")
+        check_listener(on_event)
         if channel.name in self._connections:
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         if SERVICES in self.links and self._connections:
@@ -193,7 +194,7 @@ class Node(Closing):
         return self._named(channel)
 
     def _named(self, channel: Connection | Channel | str) -> Connection:
-        name = channel if isinstance(channel, str) else channel.name
+        name = channel if isinstance(channel, str) else getattr(channel, "name", repr(channel))
         connection = self._connections.get(name)
         if connection is None:
             there = ", ".join(self._connections) or "none"
@@ -295,9 +296,7 @@ class Node(Closing):
         come first.
         """
         self._refuse_closed()
-        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-        for each in patterns:
-            check_pattern(each)
+        patterns = check_patterns(pattern)
         if history is not False and self._subjects is not None:
             raise ConfigurationError("history: subjects have none by links=['services']")
         subscription = Subscription(
@@ -318,10 +317,7 @@ class Node(Closing):
                 subscription.on_event, channel=where, owner=subscription,
                 concerns=lambda match: self._is_published(match, subscription),
             )  # fmt: skip
-        self._subscriptions[subscription] = []
-        self._loop.subscriptions.add(subscription)
-        if subscription.has_callback:
-            self._loop.callbacks.add(subscription)
+        self._enter_subscription(subscription, has_callback=subscription.has_callback)
         try:
             for pattern, context in patterns:
                 subscription.add(pattern, context)
@@ -568,9 +564,9 @@ class Node(Closing):
         """Leave: send what is pending, say goodbye, serve repairs for at most `linger_ms`."""
         if self._closed_reason is not None:
             return
+        linger_s = read_linger(linger_ms, self.settings.linger_ms)
         self._telling.finish()
         self._closed_reason = "closed"
-        linger_s = (self.settings.linger_ms if linger_ms is None else linger_ms) / 1000
         for component in list(self._components):
             component.stop()
         if self._services is not None:

@@ -83,7 +83,7 @@ def open(
     """
     _begin(key_file, log)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
-    _check_kinds(interface, faults, tcp, tell_events)
+    _check_kinds(interface, faults, tcp, loopback, offload, tell_events)
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
@@ -134,12 +134,21 @@ def _join(
     if on_event is not None:
         node.on_event(on_event)
     try:
-        for channel in [Channel()] if channels is None else channels:
+        for channel in _take_channels(channels):
             node.connect(channel)
     except BaseException:
         node.close(0)
         raise
     return node
+
+
+def _take_channels(channels: Any) -> Iterable[Channel]:
+    if channels is None:
+        return [Channel()]
+    is_one = isinstance(channels, str | Channel)
+    if is_one or not isinstance(channels, Iterable):
+        raise ConfigurationError(f"channels={channels!r}: give a list of hubbub.Channel(...)")
+    return channels
 
 
 def _refuse_key(key_file: str | None) -> None:
@@ -195,7 +204,11 @@ def _check_kind(name: str, value: Any, kind: Any, wanted: str) -> None:
         raise ConfigurationError(f"{name}={value!r}: give {wanted}")
 
 
-def _check_kinds(interface: Any, faults: Any, tcp: Any, tell_events: Any) -> None:
+def _check_kinds(
+    interface: Any, faults: Any, tcp: Any, loopback: Any, offload: Any, tell_events: Any
+) -> None:
+    _check_kind("loopback", loopback, bool, "True or False")
+    _check_kind("offload", offload, bool | None, "True, False or None")
     _check_kind("tell_events", tell_events, bool, "True or False")
     _check_kind("interface", interface, str | None, "a name, an address or 'all'")
     _check_kind("faults", faults, Faults | None, "hubbub.Faults(...)")

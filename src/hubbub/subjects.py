@@ -15,9 +15,10 @@ becomes visible by one assignment: a walk beside a change sees a subscription wh
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from hubbub import limits
 from hubbub.errors import SubjectError
@@ -64,6 +65,15 @@ def check_pattern(pattern: str) -> None:
             pattern,
             f"has '...' as level {position} of {len(levels)}: it may only be the last level",
         )
+
+
+def check_patterns(patterns: Any) -> list[str]:
+    """Return one pattern or several as a list; raise SubjectError for what cannot be one."""
+    is_one = isinstance(patterns, str | bytes) or not isinstance(patterns, Iterable)
+    listed = [patterns] if is_one else list(patterns)
+    for pattern in listed:
+        check_pattern(pattern)
+    return listed
 
 
 def overlap(one: str, other: str) -> bool:

@@ -295,6 +295,20 @@ def test_malformed_subject_is_refused_at_publish(subject: str) -> None:
             node.publisher(subject)
 
 
+@pytest.mark.parametrize(
+    "pattern", ["", "foo", "xyz/foo", "/.../x", "//", "/a/", "/…", 5, None, b"/a", ["/a", "//"]]
+)
+def test_malformed_pattern_is_refused_at_subscribe(pattern: Any) -> None:
+    with fresh_place().open("n") as node:
+        with pytest.raises(SubjectError):
+            node.subscribe(pattern)
+        assert node.statistics().subscriptions == ()
+        subscription = node.subscribe("/b")
+        with pytest.raises(SubjectError):
+            subscription.add(pattern)
+        assert subscription.patterns == ("/b",)
+
+
 def test_own_messages_come_back_only_if_wanted() -> None:
     place = fresh_place()
     with place.open("n") as node, place.open("deaf", loopback=False) as deaf:

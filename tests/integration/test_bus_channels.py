@@ -147,6 +147,16 @@ def test_channel_comes_and_goes_at_run_time() -> None:
         assert payloads(take(subscription, 1)) == [b"again over two"]
 
 
+def test_channel_whose_listener_is_refused_is_not_joined() -> None:
+    """It was among the channels of the node, and nothing came or went there."""
+    place, one, two = two_channels()
+    with place.open("n", channels=[one]) as node:
+        with pytest.raises(ConfigurationError, match="on_event=5"):
+            node.connect(two, on_event=5)  # type: ignore[arg-type]
+        assert [each.name for each in node.channels] == [one.name]
+        node.connect(two)
+
+
 def test_shortcut_finds_another_channel_when_its_own_is_closed() -> None:
     place, one, two = two_channels()
     with place.open("n", channels=[one, two]) as node:
@@ -183,6 +193,8 @@ def test_group_is_the_same_however_it_is_written() -> None:
         (("239.1.1.1", 7266, "/...", None, 256), "256 must be from 0"),
         (("239.1.1.1", 7266, "/...", None, -1), "-1 must be from 0"),
         (("239.1.1.1", 7266, "nothing"), "nothing"),
+        (("239.1.1.1", 7266, "/...", 5), "interface=5: give a name or an address"),
+        (("239.1.1.1", 7266, "/...", None, 1, {}), "settings={}: give hubbub.Settings"),
     ],
 )
 def test_channel_that_cannot_work_is_refused(arguments: Any, text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub import CallbackFailed, Closed, ClosedError, Node, Subscription
+from hubbub import CallbackFailed, Closed, ClosedError, ConfigurationError, Node, Subscription
 from tests.integration.bus import (
     DEADLINE_S,
     ROOT,
@@ -383,16 +383,29 @@ def test_killed_subscriber_hurts_nobody() -> None:
         wait_until(lambda: publisher.receivers == 1)  # Once nothing more is owed to the dead.
 
 
-def test_close_returns_in_bounded_time_though_nobody_answers() -> None:
+@pytest.mark.parametrize("linger", [{}, {"linger_ms": 300}], ids=["of the node", "of close"])
+def test_close_returns_in_bounded_time_though_nobody_answers(linger: dict[str, float]) -> None:
     place = fresh_place()
     with acting(receive_all, place, 10) as actor:
-        node = place.open("p", linger_ms=300)
+        node = place.open("p", linger_ms=60_000 if linger else 300)
         assert actor.hear() == "ready"
         publisher = node.publisher("/x")
         assert publisher.wait_for_subscribers(1, 10)
         actor.signal(signal.SIGSTOP)
         publisher.publish(b"never acknowledged")
         before_s = time.monotonic()
-        node.close()
+        node.close(**linger)
         assert time.monotonic() - before_s < 2.0
         actor.signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("linger_ms", ["x", -1, float("nan"), float("inf"), True])
+def test_close_that_cannot_be_meant_is_refused_and_nothing_is_closed(linger_ms: Any) -> None:
+    """A node had been closed for its application, and open for all others."""
+    with fresh_place().open("n") as node:
+        subscription = node.subscribe("/x")
+        for part in (node, node.channels[0]):
+            with pytest.raises(ConfigurationError, match=r"linger_ms=.*: give milliseconds"):
+                part.close(linger_ms)
+        assert not node.is_closed and node.publish("/x", b"still here") == 1
+        assert payloads(take(subscription, 1)) == [b"still here"]

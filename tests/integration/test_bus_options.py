@@ -72,6 +72,13 @@ def test_every_setting_accepts_a_sensible_value() -> None:
         ({"key_file": "/etc/key"}, "key_file=/etc/key: this version cannot seal frames"),
         ({"faults": 0.1}, "faults=0.1"),
         ({"channels": ["239.1.1.1"]}, "'239.1.1.1'.*Channel"),
+        ({"channels": hubbub.Channel()}, r"channels=Channel\(.*give a list of hubbub\.Channel"),
+        ({"channels": 5}, "channels=5: give a list"),
+        ({"peers": 5}, "peers=5: give a list"),
+        ({"links": 5}, "links=5: give a list"),
+        ({"log": 5}, "log=5: give names"),
+        ({"loopback": "no"}, "loopback='no': give True or False"),
+        ({"offload": 1}, "offload=1: give True, False or None"),
         ({"interface": 5}, "interface=5"),
         ({"on_event": 5}, "on_event=5"),
     ],
@@ -106,6 +113,8 @@ def test_faults_that_cannot_be_meant_are_refused(faults: dict[str, Any]) -> None
         {"inline": True},
         {"callback": 5},
         {"on_event": 5},
+        {"type": 5},
+        {"channel": 5},
     ],
 )
 def test_option_of_subscribe_that_cannot_work_is_refused(options: dict[str, Any]) -> None:

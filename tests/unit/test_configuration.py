@@ -129,6 +129,7 @@ def test_peers_of_all_nodes_are_left_out_where_they_are_of_no_use(
     assert taken()["peers"] == ["10.0.0.7"]
     assert "peers" not in taken(links=["multicast"])
     assert "peers" not in taken(network=False)
+    assert taken(links="tcp")["peers"] == ["10.0.0.7"]
     assert taken(links=["multicast"], peers=["x"])["peers"] == ["x"]
 
 

@@ -38,6 +38,9 @@ def take_ways(
     for option, value in (("multicast", multicast), ("network", network)):
         if not isinstance(value, bool):
             raise ConfigurationError(f"{option}={value!r}: give True or False")
+    for option, names in (("links", links), ("peers", peers)):
+        if not isinstance(names, Iterable | None):
+            raise ConfigurationError(f"{option}={names!r}: give a list of names")
     if registration not in REGISTRATIONS:
         known = ", ".join(REGISTRATIONS)
         raise ConfigurationError(f"registration={registration!r} is none of {known}")

@@ -10,9 +10,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hubbub.errors import ConfigurationError
 from hubbub.message import Message
 from hubbub.runtime.inbox import Inbox
 from hubbub.runtime.tally import Tally
+
+
+def _decoder_of(wanted: Any) -> Callable[[Any], Any]:
+    try:
+        return msgspec.msgpack.Decoder(wanted).decode
+    except TypeError as error:
+        raise ConfigurationError(f"type={wanted!r} cannot be decoded: {error}") from None
 
 
 class DecodingInbox:
@@ -22,7 +30,7 @@ class DecodingInbox:
         self.rejects = Tally()
         self.error = ""
         self._inbox = inbox
-        self._decode: Callable[[Any], Any] = msgspec.msgpack.Decoder(wanted).decode
+        self._decode = _decoder_of(wanted)
         self._on_reject = on_reject
 
     def take(self) -> Message | None:

@@ -26,6 +26,12 @@ _EVENTS_PER_TURN = 64
 _log = logging.getLogger("hubbub.events")
 
 
+def check_listener(listener: object) -> None:
+    """Refuse what can hear nothing."""
+    if listener is not None and not callable(listener):
+        raise ConfigurationError(f"on_event={listener!r}: give something that can be called")
+
+
 class _Entry(NamedTuple):
     listener: Listener
     channel: str | None  # None: every channel.
@@ -58,8 +64,7 @@ class Listeners:
         """
         if listener is None:
             return lambda: None
-        if not callable(listener):
-            raise ConfigurationError(f"on_event={listener!r}: give something that can be called")
+        check_listener(listener)
         entry = _Entry(listener, channel, owner, Told(channel, concerns))
         with self._lock:
             self._entries.append(entry)

@@ -72,6 +72,8 @@ def set_log(concerns: str) -> None:
 
     hubbub.set_log("peers,repair")
     """
+    if not isinstance(concerns, str):
+        raise ConfigurationError(f"log={concerns!r}: give names, as in 'peers,repair'")
     wanted = {name.strip() for name in concerns.split(",") if name.strip()}
     if "all" in wanted:
         wanted = set(CONCERNS)
