@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub import neighbours
 from hubbub.channel import Channel
-from hubbub.closing import read_linger
+from hubbub.closing import Closing, read_linger
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event, SchemaMismatch
 from hubbub.limits import PATTERNS_MAX
@@ -49,7 +49,7 @@ def _notice_loopback() -> None:
     )
 
 
-class Connection:
+class Connection(Closing):
     """One channel of one node; `node.connect` makes it, `close` leaves the channel."""
 
     def __init__(self, node: "Node", channel: Channel) -> None:

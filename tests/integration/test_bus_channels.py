@@ -147,6 +147,14 @@ def test_channel_comes_and_goes_at_run_time() -> None:
         assert payloads(take(subscription, 1)) == [b"again over two"]
 
 
+def test_channel_is_left_at_the_end_of_a_with_block() -> None:
+    place, one, two = two_channels()
+    with place.open("n", channels=[one]) as node:
+        with node.connect(two) as connection:
+            assert node.channels[1] is connection
+        assert [each.name for each in node.channels] == [one.name]
+
+
 def test_channel_whose_listener_is_refused_is_not_joined() -> None:
     """It was among the channels of the node, and nothing came or went there."""
     place, one, two = two_channels()
