@@ -571,6 +571,7 @@ class Node(Closing):
             component.stop()
         if self._services is not None:
             self._services.close()
+        self._deafen.clear()  # Who listens hears of the end, and goes with the node.
         for publisher in list(self._publishers):
             publisher.close_from_node()
         connections, deadline = self.channels, monotonic() + linger_s

@@ -12,6 +12,7 @@ import pytest
 import hubbub
 from hubbub import (
     Backpressure,
+    Closed,
     ClosedError,
     ConfigurationError,
     Event,
@@ -434,6 +435,19 @@ def test_node_publisher_subscription_and_channel_hear_who_comes_and_are_told_who
             wait_until(lambda: len(ears["node"].of(PeerJoined)) == 2)
             wait_until(lambda: len(ears["channel"].of(PeerJoined)) == 2)
         assert len(ears["publisher"]) == len(ears["subscription"]) == 1
+
+
+def test_all_that_listen_hear_that_the_node_is_closed() -> None:
+    place = fresh_place()
+    ears = {name: Events() for name in ("node", "channel", "publisher", "subscription")}
+    with place.open("n", channels=[], on_event=ears["node"]) as node:
+        channel = hubbub.Channel(place.group, place.port)
+        node.connect(channel, on_event=ears["channel"])
+        node.publisher("/x", on_event=ears["publisher"])
+        node.subscribe("/x", on_event=ears["subscription"])
+    for events in ears.values():
+        assert events.wait(Closed).channel == channel.name
+        assert len(events.of(Closed)) == 1
 
 
 def test_listener_that_raises_hurts_no_other(caplog: pytest.LogCaptureFixture) -> None:
