@@ -117,11 +117,11 @@ class Publisher(Closing):
             raise self._not_caught_up()
 
     def _not_caught_up(self) -> Backpressure:
+        return self._too_late(f"a receiver of {self.subject} was left behind and did not catch up")
+
+    def _too_late(self, why: str) -> Backpressure:
         timeout_s = self._driver.core.settings.send_timeout
-        return Backpressure(
-            f"a receiver of {self.subject} was left behind and did not catch up within"
-            f" send_timeout={timeout_s} s; this message was not sent"
-        )
+        return Backpressure(f"{why} within send_timeout={timeout_s} s; this message was not sent")
 
     def _publish_acknowledged(self, payload: Any, at_ns: int | None) -> int:
         """Publish, and wait for the receivers to say that they have it."""
@@ -229,17 +229,15 @@ class Publisher(Closing):
         raise ClosedError(f"cannot publish on {self.subject}: {reason}")
 
     async def publish_async(self, payload: Any) -> int:
-        """Publish without blocking the event loop: wait for room as a coroutine."""
+        """Publish without blocking the event loop: what `publish` waits for is awaited."""
         import asyncio  # Here, because it costs 30 ms, and who gets here has it.
 
         driver, framer = self._driver, self._framer
-        if not framer.has_room:
-            driver.publishing_paused()
-            driver.loop.need()
-            while not driver.has_room(framer):
-                await driver.changes.wait_async(lambda: driver.has_room(framer))
+        if self.is_reliable and not framer.has_room:
+            why = self._too_late(f"receivers of {self.subject} did not make room")
+            await self._wait_async(lambda: driver.has_room(framer), why)
         if self._is_behind():
-            await self._wait_for_slow_async()
+            await self._wait_async(lambda: not self._is_behind(), self._not_caught_up())
         if self.acknowledge_ms is None:
             return self.publish(payload)
         receipt = self._send_acknowledged(payload, None)
@@ -257,7 +255,8 @@ class Publisher(Closing):
             raise
         return self._count_acknowledged(receipt)
 
-    async def _wait_for_slow_async(self) -> None:
+    async def _wait_async(self, is_so: Callable[[], bool], why: Backpressure) -> None:
+        """Wait as a coroutine, at most `send_timeout`; then say why the message was not sent."""
         import asyncio
 
         driver = self._driver
@@ -265,10 +264,10 @@ class Publisher(Closing):
         driver.loop.need()
         try:
             async with asyncio.timeout(driver.core.settings.send_timeout):
-                while self._is_behind() and driver.closed_reason is None:
-                    await driver.changes.wait_async(lambda: not self._is_behind())
+                while not is_so() and driver.closed_reason is None:
+                    await driver.changes.wait_async(is_so)
         except TimeoutError:
-            raise self._not_caught_up() from None
+            raise why from None
 
     def flush(self) -> None:
         """Send what is held back now."""

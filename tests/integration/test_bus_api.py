@@ -210,6 +210,52 @@ def test_publish_async_lets_the_event_loop_run_while_it_waits_for_room() -> None
     asyncio.run(scenario())
 
 
+def test_publish_async_waits_no_longer_than_publish_and_leaves_no_waiter() -> None:
+    place, gate = fresh_place(), threading.Event()
+    options = {"send_timeout": 0.2, "slow_ms": 60_000, "backlog_bytes": 200_000}
+
+    async def publish_until_refused(publisher: hubbub.Publisher) -> None:
+        while True:
+            await publisher.publish_async(bytes(50_000))
+
+    async def give_up(publisher: hubbub.Publisher) -> None:
+        task = asyncio.create_task(publisher.publish_async(bytes(50_000)))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with place.open("p", **options) as sender, place.open("s") as receiver:
+        receiver.subscribe("/x", lambda message: gate.wait(30), inline=True)
+        publisher = sender.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        # The inline callback holds the I/O thread of this process, so nobody makes room.
+        with pytest.raises(Backpressure, match=r"/x did not make room within send_timeout=0\.2 s"):
+            asyncio.run(publish_until_refused(publisher))
+        asyncio.run(give_up(publisher))
+        assert not publisher._driver.changes.waiting
+        gate.set()
+        assert sender.flush(30)
+        assert asyncio.run(publisher.publish_async(b"again")) == 1
+
+
+def test_publish_async_drops_best_effort_rather_than_wait() -> None:
+    place = fresh_place()
+    options = {"rate_limit_bits": 1_000_000, "backlog_bytes": 100_000, "linger_ms": 0}
+
+    async def publish(publisher: hubbub.Publisher) -> None:
+        for _ in range(100):  # Which would take the rate limit 40 s.
+            await publisher.publish_async(bytes(50_000))
+
+    with place.open("p", **options) as sender, place.open("s") as receiver:
+        receiver.subscribe("/x")
+        publisher = sender.publisher("/x", reliable=False)
+        assert publisher.wait_for_subscribers(1, 10)
+        asyncio.run(asyncio.wait_for(publish(publisher), 20))
+        [channel] = sender.statistics().channels
+        assert channel.counters["best_effort_dropped"] > 0
+
+
 # Types.
 
 
