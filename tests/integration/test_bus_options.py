@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub import ConfigurationError, HubbubError, Settings, set_log
+from hubbub import ConfigurationError, Faults, HubbubError, Settings, set_log
 from hubbub.limits import FRAME_BYTES_MIN
 from hubbub.runtime.logs import CONCERNS, RateLimit
 from tests.integration.bus import ROOT, descriptors, fresh_place, take, wait_until
@@ -185,11 +185,24 @@ def test_logs_are_switched_at_run_time(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.usefixtures("quiet")
-def test_statistics_are_logged_periodically(caplog: pytest.LogCaptureFixture) -> None:
-    set_log("statistics")
-    with fresh_place().open("n", statistics_interval=1) as node:
-        wait_until(lambda: "hubbub.statistics" in {record.name for record in caplog.records})
-        assert node.channels[0].name in caplog.text and "frames_out=" in caplog.text
+def test_statistics_and_repairs_are_logged_periodically(caplog: pytest.LogCaptureFixture) -> None:
+    place, count = fresh_place(), 200
+    options = {"log": "statistics,repair", "statistics_interval": 1, "frame_bytes_max": 1472}
+    lossy = Faults(loss=0.3, direction="in")
+    with place.open("p", **options) as sender, place.open("s", faults=lossy) as receiver:
+        subscription = receiver.subscribe("/x", queue=count)
+        publisher = sender.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        for _ in range(count):
+            publisher.publish(bytes(1000))
+        take(subscription, count)
+        name = sender.channels[0].name
+        for line in (
+            rf"{name}: asked [1-9]\d* times for frames, was asked 0 times, sent 0 frames again",
+            rf"{name}: asked 0 times for frames, was asked [1-9]\d* times, sent [1-9]\d* frames",
+            rf"{name}: peers=1 messages_sent={count} repairs_sent=[1-9].* frames_out=",
+        ):
+            wait_until(lambda line=line: re.search(line, caplog.text))
 
 
 def test_busy_logger_is_limited_and_counts_what_it_leaves_out() -> None:

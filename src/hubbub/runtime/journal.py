@@ -27,7 +27,7 @@ from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
 from hubbub.protocol.timetrigger.passing import Discarded
 from hubbub.runtime.logs import logger_of
-from hubbub.wire.header import HEADER_BYTES, KIND_NAMES, REPAIR, decode
+from hubbub.wire.header import CLASSES, HEADER_BYTES, KIND_NAMES, REPAIR, decode
 from hubbub.wire.timed import split_origin
 
 _CONCERN_OF: dict[type[Event], logging.Logger] = {
@@ -54,6 +54,7 @@ _cache = logger_of("cache")
 _segments = logger_of("segments")
 _statistics = logger_of("statistics")
 _samples = logger_of("samples")
+_repair = logger_of("repair")
 
 
 class Journal:
@@ -65,6 +66,7 @@ class Journal:
         self.is_tracing_in = False
         self.is_tracing_out = False
         self._statistics_ns = 0
+        self._repairs = (0, 0, 0)
         self._look()
 
     def note(self, event: Event) -> None:
@@ -110,10 +112,38 @@ class Journal:
                 self._link.channel, sum(one.framer.large_bytes for one in outgoing.reliables),
                 budget.claimed_bytes,
             )  # fmt: skip
+        self._note_repairs()
         interval_ns = int(self._core.settings.statistics_interval * SECOND)
         if interval_ns and now >= self._statistics_ns:
             self._statistics_ns = now + interval_ns
-            _statistics.info("%s: %s", self._link.channel, self._link.statistics())
+            self._note_statistics()
+
+    def _note_repairs(self) -> None:
+        """Log what was asked for and sent again since the last look, if anything was."""
+        counters = self._core.endpoint.counters
+        sent = sum(sender.repairs_sent for sender in self._core.outgoing.reliables)
+        repairs = counters["naks_sent"], counters["naks_received"], sent
+        asked, was_asked, again = (
+            new - old for new, old in zip(repairs, self._repairs, strict=True)
+        )
+        self._repairs = repairs
+        if asked or was_asked or again:
+            _repair.debug(
+                "%s: asked %d times for frames, was asked %d times, sent %d frames again",
+                self._link.channel, asked, was_asked, again,
+            )  # fmt: skip
+
+    def _note_statistics(self) -> None:
+        """Log what the channel did so far."""
+        core, (asked, was_asked, again) = self._core, self._repairs
+        messages = sum(core.outgoing.senders[cls].framer.messages for cls in CLASSES)
+        _statistics.info(
+            "%s: peers=%d messages_sent=%d repairs_sent=%d naks_sent=%d naks_received=%d"
+            " messages_lost=%d cache_bytes=%d %s", self._link.channel,
+            sum(peer.is_present for peer in core.peers.values()), messages, again, asked,
+            was_asked, core.endpoint.counters["messages_lost"],
+            sum(cache.size_bytes for cache in core.outgoing.caches), self._link.statistics(),
+        )  # fmt: skip
 
     def _look(self) -> None:
         self.is_tracing_in = _wire_in.isEnabledFor(logging.DEBUG)

@@ -2,7 +2,7 @@
 
     hubbub.connection    channels opened and closed, interfaces lost and found
     hubbub.peers         who joins and leaves, and who is matched with whom
-    hubbub.repair        gaps, nagging, slow receivers
+    hubbub.repair        requests and repairs of the last second, gaps, nagging, slow receivers
     hubbub.subscription  patterns added and removed, callbacks that failed
     hubbub.statistics    counters, every `statistics_interval`
     hubbub.segments      large messages, in and out
