@@ -1,14 +1,27 @@
 """What was published arrives: between processes, through faults, at any size."""
 
 import random
+import socket
 import zlib
 from typing import Any
 
 import pytest
 
 from hubbub import Faults, GapAbandoned
-from tests.integration.bus import Events, Place, acting, fresh_place, hear, payloads, say, take
+from tests.integration.bus import (
+    IS_SOAK,
+    Events,
+    Place,
+    acting,
+    fresh_place,
+    hear,
+    payloads,
+    say,
+    take,
+    wait_until,
+)
 
+LARGEST_BYTES = (256 if IS_SOAK else 8) << 20
 MISTREATED: dict[str, Any] = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.1}
 
 
@@ -135,6 +148,44 @@ def test_messages_of_any_size_are_byte_equal_whatever_is_lost(loss: float) -> No
         assert [[len(data), zlib.crc32(data)] for data in payloads(messages)] == published
         assert [message.sequence for message in messages] == list(range(1, len(sizes) + 1))
         assert events.of(GapAbandoned) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_message_of_256_mib_is_byte_equal_beside_small_ones() -> None:
+    place, payload = fresh_place(), random.Random(1).randbytes(1 << 20)
+    payload *= LARGEST_BYTES >> 20
+    with place.open("p") as sender, place.open("s", faults=Faults(loss=0.01)) as receiver:
+        large, small = receiver.subscribe("/large"), receiver.subscribe("/small")
+        publishers = [sender.publisher(subject) for subject in ("/large", "/small")]
+        assert all(one.wait_for_subscribers(1, 10) for one in publishers)
+        for publisher, data in zip(publishers, (payload, b"small"), strict=True):
+            publisher.publish(data)
+        assert payloads(take(small, 1)) == [b"small"]
+        message = large.receive(300)
+        assert message is not None and message.payload == payload
+
+
+def test_random_datagrams_at_the_group_are_counted_and_hurt_nobody() -> None:
+    place, draw = fresh_place(), random.Random(1)
+    sizes = [0, 1, 19, 20, 69, 70, 71, 1472, 65_507]
+    with place.open("p") as sender, place.open("s") as receiver:
+        subscription = receiver.subscribe("/x")
+        publisher = sender.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            here = socket.inet_aton("127.0.0.1")
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, here)
+            for size in sizes:
+                stranger.sendto(draw.randbytes(size), (place.group, place.port))
+                publisher.publish(b"%d" % size)
+        assert payloads(take(subscription, len(sizes))) == [b"%d" % size for size in sizes]
+        for node in (sender, receiver):  # An empty datagram has nothing to be counted by.
+            wait_until(lambda node=node: drops_of(node) == {"short": 4, "magic": 4})
+
+
+def drops_of(node: Any) -> dict[str, int]:
+    return dict(node.statistics().channels[0].drops)
 
 
 def test_two_publishers_with_the_same_sequences_are_both_complete() -> None:

@@ -35,6 +35,8 @@ from tests.integration.link_probe import (
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measured facts about Linux")
 
+IP_RECVTTL = 12  # Not a name of the socket module.
+
 
 @pytest.fixture
 def pair() -> Iterator[tuple[MulticastLink, MulticastLink]]:
@@ -114,6 +116,23 @@ def test_without_a_filter_own_frames_are_dropped_after_reading(
     assert take(one) == []
     assert one.statistics().own_frames == 1
     close(one, two)
+
+
+@pytest.mark.parametrize(("options", "ttl"), [({}, 1), ({"ttl": 7}, 7)])
+def test_frames_stay_on_the_lan_unless_told_otherwise(options: dict[str, int], ttl: int) -> None:
+    group, port = fresh_group(), free_port()
+    link = MulticastLink(group, port, interface="127.0.0.1", **options)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hearer:
+        hearer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        hearer.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+        hearer.bind((group, port))
+        member = socket.inet_aton(group) + socket.inet_aton("127.0.0.1")
+        hearer.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        hearer.settimeout(10)
+        assert link.send(burst(b"x"))
+        data, [(_, _, seen)], _, _ = hearer.recvmsg(100, 100)
+    assert (data, int.from_bytes(seen, sys.byteorder)) == (b"x", ttl)
+    close(link)
 
 
 def test_two_groups_on_one_port_do_not_mix() -> None:
