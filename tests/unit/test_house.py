@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 from typing import NamedTuple
@@ -66,6 +67,9 @@ IMPURE = {
 OPEN_WORK = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 
 
+parse = cache(ast.parse)  # Every rule looks at every file.
+
+
 class File(NamedTuple):
     """One Python file, named by its path from the root of the project."""
 
@@ -88,7 +92,7 @@ class File(NamedTuple):
 
     @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return parse(self.text)
 
 
 Rule = Callable[[File], Iterator[str]]
