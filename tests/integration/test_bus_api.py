@@ -480,7 +480,8 @@ def test_node_publisher_subscription_and_channel_hear_who_comes_and_are_told_who
         with place.open("late"):
             wait_until(lambda: len(ears["node"].of(PeerJoined)) == 2)
             wait_until(lambda: len(ears["channel"].of(PeerJoined)) == 2)
-        assert len(ears["publisher"]) == len(ears["subscription"]) == 1
+        for name in ("publisher", "subscription"):  # They may hear that the machine is busy.
+            assert len(ears[name].of(PeerJoined)) == 1
 
 
 def test_all_that_listen_hear_that_the_node_is_closed() -> None:
@@ -521,6 +522,7 @@ def test_every_event_prints_as_one_line() -> None:
         "port": 2, "period_ms": 100.0, "slots": 3, "is_lost": True, "asked_ms": 1.0,
         "granted_ms": 10.0, "refused": 4, "skipped": 5, "by_ms": -60.0, "era": 1,
         "service": "news", "data_type": 1, "peer_subject": "/b", "peer_data_type": 2,
+        "manager": source, "epoch": 3,
     }  # fmt: skip
     kinds = [kind for kind in vars(hubbub).values() if is_event(kind)]
     assert len(kinds) >= 13 and LinkDown in kinds
