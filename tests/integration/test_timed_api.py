@@ -154,6 +154,32 @@ def test_changed_interest_takes_effect_at_once(nodes: Any) -> None:
     assert consumer.period_ms == 10
 
 
+def test_hundreds_of_components_need_no_thread_each(place: Place) -> None:
+    with place.open("car", links=["local"]) as car:
+        before = threading.active_count()
+        for number in range(150):
+            car.produce(f"/c/{number}", lambda: b"x", inside=True)
+        consumers = [
+            car.consume(f"/c/{number}", period_ms=200, callback=lambda m: None, inside=True)
+            for number in range(150)
+        ]
+        wait_until(lambda: all(one.statistics().served for one in consumers))
+        assert threading.active_count() - before < 20
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_stop_of_a_producer_that_is_wanted_once_an_hour_waits_for_no_tick(
+    nodes: Any, inline: bool
+) -> None:
+    maker, user = nodes
+    calls: list[int] = []
+    producer = maker.produce(SPEED, lambda: calls.append(1) or b"x", inline=inline)
+    take(user.consume(SPEED, period_ms=3_600_000), 1)
+    start = time.monotonic()
+    producer.stop()
+    assert time.monotonic() - start < 5 and calls == [1]  # Not an hour: a busy machine takes long.
+
+
 @pytest.mark.parametrize("seconds", [0.0, 3.0])
 def test_stop_returns_within_100_ms_and_nothing_is_called_after_it(
     nodes: Any, seconds: float
@@ -325,6 +351,8 @@ def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
 
 def test_registered_type_and_its_subject_are_one(nodes: Any) -> None:
     maker, user = nodes
+    given = {one.name: int(one) for one in hubbub.DataTypeId}  # They are on the wire.
+    assert given == {"UNKNOWN": 0, "VEHICLE_SPEED": 1, "ENGINE_RPM": 2, "OBSTACLE_DISTANCE": 3}
     hubbub.register_data_type(4711, "/plant/temp")
     maker.produce(4711, lambda: b"21.5")
     assert take(user.consume("/plant/temp", period_ms=10), 1)[0].subject == "/plant/temp"

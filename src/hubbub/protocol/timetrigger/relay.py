@@ -197,8 +197,7 @@ class Relay:
             tally.refused_hops += 1
             return True
         if not route.seen.is_new(sequence):
-            tally.duplicates += 1
-            self._discard(route, sequence, DUPLICATE)
+            self._refuse_duplicate(route, sequence)
             return True
         response = _new_response((
             route.origin, GATEWAY_PORT, route.type, hops, flags, era, sequence, tick_ns,
@@ -262,6 +261,15 @@ class Relay:
             for member in sieve.members:
                 self._office.reports.granted(member, response.origin, granted_us)
         return True
+
+    def _refuse_duplicate(self, route: Route, sequence: int) -> None:
+        """Count a sample that came again, also for each of those who had it."""
+        self._tally.duplicates += 1
+        tag = decode_tag(route.tag)
+        for sieve in route.sieves:
+            if sieve.wish.is_met_by(route.origin, route.type, tag):
+                sieve.counts[DUPLICATE] += 1
+        self._discard(route, sequence, DUPLICATE)
 
     def _discard(self, route: Route, sequence: int, outcome: str) -> None:
         """Say of a sample why it was not taken, if anybody wants to know."""

@@ -237,6 +237,8 @@ class Sieve:
         if response.flags & SYNCHRONISED and self.clock.is_synchronised:
             return age_ns
         quickest = min(age_ns, self._quickest.get(response.origin, age_ns))
+        if len(self._quickest) >= PRODUCERS_HEARD_MAX:
+            self._quickest.clear()  # Of producers that are not chosen, too.
         self._quickest[response.origin] = quickest
         return age_ns - quickest
 

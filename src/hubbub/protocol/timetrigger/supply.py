@@ -90,7 +90,7 @@ class Supply:
 
     def _tell(self, now: int, producer: Producer, interest: Interest, via: bytes) -> None:
         refused, rounded = producer.interests.refused, producer.refused_periods
-        self._hand(producer.advance(now))
+        self._take_turn(now, producer)
         if producer.take_interest(now, interest, via):
             is_observed = bool(producer.interests.observers)
             if is_observed and self._is_offered(producer):
@@ -107,10 +107,7 @@ class Supply:
 
     def advance(self, now: int, producer: Producer) -> None:
         """Have a producer make what is due."""
-        skipped = producer.skipped
-        self._hand(producer.advance(now))
-        if producer.skipped > skipped:
-            self._office.reports.skipped(now, producer, producer.skipped - skipped)
+        self._take_turn(now, producer)
         if now >= producer.offer_ns:
             self._office.send_all(OFFER, encode_timed(producer.offer()))
             producer.offers_left = max(0, producer.offers_left - 1)
@@ -120,6 +117,12 @@ class Supply:
                 is_observed = bool(producer.interests.observers)
                 producer.offer_ns = now + OFFER_INTERVAL if is_observed else NEVER
         producer.plan_offer()
+
+    def _take_turn(self, now: int, producer: Producer) -> None:
+        skipped = producer.skipped
+        self._hand(producer.advance(now))
+        if producer.skipped > skipped:
+            self._office.reports.skipped(now, producer, producer.skipped - skipped)
 
     def follow(self, producer: Producer) -> None:
         """Have a producer make what waited for the sample before."""

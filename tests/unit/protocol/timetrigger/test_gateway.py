@@ -9,12 +9,13 @@ from hubbub.events import (
     InterestRefused,
     NothingProduced,
     PeriodGranted,
+    TicksSkipped,
 )
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.timetrigger.passing import Discarded, Seen
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, LOCAL_CLOCK
 from hubbub.protocol.timetrigger.watch import Watch
-from hubbub.wire.header import CLOCK, DIRECT, INTEREST, OFFER, RESPONSE
+from hubbub.wire.header import CLOCK, DIRECT, INTEREST, NAK, OFFER, RESPONSE
 from hubbub.wire.timed import (
     OBSERVE,
     ONE,
@@ -385,6 +386,7 @@ def test_frames_that_go_no_further_are_counted_by_reason(lan: Lan) -> None:
     car.receive(RESPONSE, encode_response(response), other)
     car.receive(RESPONSE, encode_response(response), other)
     assert (tally.relayed, tally.duplicates, consumer.served) == (relayed + 1, 1, before + 1)
+    assert consumer.counts["duplicate"] == 1
 
 
 def test_samples_that_are_not_taken_are_told_to_who_traces(lan: Lan) -> None:
@@ -405,6 +407,66 @@ def test_samples_that_are_not_taken_are_told_to_who_traces(lan: Lan) -> None:
     assert told == [
         Discarded(why, "/x/1", origin, n) for why, n in (("duplicate", 4), ("early", 5))
     ]
+
+
+@pytest.mark.parametrize("is_stateless", [False, True])
+def test_sample_that_comes_twice_is_counted_by_those_it_concerns(
+    lan: Lan, is_stateless: bool
+) -> None:
+    maker, user = (Car(lan, is_stateless=is_stateless) for _ in range(2))
+    maker.produce()
+    both, other = [user.consume(100), user.consume(50)], user.consume(100, 2)
+    lan.run(1030 * MS)
+    for datagram in lan.sent_of(RESPONSE):
+        user.node.core.receive(lan.now, datagram.data, 0, maker.node.address)
+    sent = len(lan.sent_of(RESPONSE))
+    assert [one.counts["duplicate"] for one in (*both, other)] == [sent, sent, 0]
+    assert user.gateway.tally.duplicates == sent >= 20
+
+
+def test_samples_that_are_lost_are_not_asked_for(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    maker.produce()
+    consumer = user.consume(100)
+    lan.run(1 * SECOND)
+    lost = iter([True, False] * 1000)
+    lan.lose = lambda datagram, node: datagram.kind == RESPONSE and next(lost)
+    lan.run(2 * SECOND)
+    assert consumer.missed >= 5 and consumer.served >= 15
+    assert lan.sent_of(NAK) == [] and not any(one.is_repair for one in lan.sent)
+
+
+def test_ticks_that_nobody_was_there_for_are_told_with_their_number(lan: Lan) -> None:
+    maker, user = Car(lan), Car(lan)
+    producer = maker.produce()
+    consumer = user.consume(100)
+    lan.run(1 * SECOND)
+    assert maker.events(TicksSkipped) == []
+    maker.node.is_running = False  # It gets no processor, and then an interest before its turn.
+    lan.run(1 * SECOND)
+    maker.node.is_running = True
+    user.gateway.set_period(lan.now, consumer, 50_000)
+    told = lan.sent_of(INTEREST, user.node)
+    lan.pump(user.node)
+    assert len(lan.sent_of(INTEREST, user.node)) > len(told)
+    data = lan.sent_of(INTEREST, user.node)[-1].data
+    maker.node.core.receive(lan.now, data, 0, user.node.address)
+    maker.node.drain(lan.now)
+    (skipped,) = maker.events(TicksSkipped)
+    assert (skipped.subject, skipped.skipped) == ("/x/1", producer.skipped) and skipped.skipped >= 8
+
+
+def test_how_quick_producers_were_is_not_remembered_of_endlessly_many(
+    lan: Lan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub.protocol.timetrigger.sieve.PRODUCERS_HEARD_MAX", 10)
+    car, other = Car(lan), Car(lan)
+    consumer = car.consume(100, mode=ONE, age_ns_max=10 * SECOND)
+    for port in range(2, 100):
+        now = WALL + lan.now
+        sample = Response(make_origin(other.id, port), 0, SPEED, 1, 0, 0, 1, now, now, 0, b"")
+        car.receive(RESPONSE, encode_response(sample), other)
+    assert len(consumer.sieve._quickest) <= 10 and consumer.counts["unchosen"] == 97
 
 
 def test_replayed_and_reordered_frames_are_told_apart() -> None:
