@@ -39,8 +39,9 @@ class Supply:
             self._office.send_all(OFFER, encode_timed(producer.offer()))
 
     def _is_offered(self, producer: Producer) -> bool:
-        """Tell whether others are told of a producer."""
-        return not (self._office.is_stateless or producer.options.is_inside)
+        """Tell whether others are told of a producer; of a stateless one, those who look on."""
+        is_silent = self._office.is_stateless and not producer.interests.observers
+        return not (is_silent or producer.options.is_inside)
 
     def _drop(self, producer: Producer) -> None:
         self.producers[producer.type].remove(producer)

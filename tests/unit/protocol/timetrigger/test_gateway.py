@@ -506,6 +506,31 @@ def test_stateless_gateway_hands_every_interest_to_every_producer(lan: Lan) -> N
     assert [bool(producer.is_wanted) for producer in producers] == [0, 0, 1, 0, 0]
 
 
+def test_stateless_gateway_offers_its_producers_while_somebody_looks_on(lan: Lan) -> None:
+    maker, user = Car(lan, is_stateless=True), Car(lan, is_stateless=True)
+    producer = maker.produce(schedule="strict")
+    consumer = user.consume(100)
+    lan.run(2 * SECOND)
+    assert lan.sent_of(OFFER) == []  # The source of this design has none.
+    onlooker = Car(lan)
+    watch = onlooker.gateway.office.watch = Watch()
+    observer = onlooker.consume(0, 0, mode=OBSERVE)
+    lan.run(2 * SECOND)
+    (seen,) = watch.offers(lan.now)
+    assert (seen.offer.schedule, seen.offer.tick_us) == (1, 100_000)
+    maker.gateway.stop(lan.now, producer)
+    lan.run(10 * MS)
+    assert watch.offers(lan.now) == [] and consumer.missed == 0
+    producer = maker.produce(schedule="strict")
+    lan.run(2 * SECOND)
+    assert len(watch.offers(lan.now)) == 1
+    onlooker.gateway.stop(lan.now, observer)
+    lan.run(1500 * MS)
+    offers = len(lan.sent_of(OFFER))
+    lan.run(3 * SECOND)
+    assert len(lan.sent_of(OFFER)) == offers
+
+
 @pytest.mark.parametrize("is_stateless", [False, True])
 def test_types_that_nobody_here_knows_are_passed_on_to_who_observes(
     lan: Lan, is_stateless: bool
