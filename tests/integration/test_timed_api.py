@@ -209,6 +209,16 @@ def test_stop_returns_within_100_ms_and_nothing_is_called_after_it(
         assert consumer.statistics().served == user_count == 0
 
 
+def test_ticks_are_on_the_clock_that_was_chosen(place: Place) -> None:
+    with place.open("leader") as leader, place.open("follower", clock="bus") as follower:
+        follower.produce(SPEED, lambda: b"x")
+        # Its rank is that of a clock that follows nobody, until it hears of a better one.
+        offsets = follower.channels[0].driver.core.timed.time.offsets
+        take(leader.consume(SPEED, period_ms=20), 3)
+        wait_until(lambda: offsets.following)
+        assert offsets.following.startswith(leader.id)
+
+
 def test_sampling_that_fails_is_reported_and_goes_on(place: Place) -> None:
     events = Events()
     with place.open("maker", on_event=events) as maker, place.open("user") as user:

@@ -19,6 +19,7 @@ from hubbub.wire.header import CLOCK, DIRECT, INTEREST, NAK, OFFER, RESPONSE
 from hubbub.wire.timed import (
     OBSERVE,
     ONE,
+    SYNCHRONISED,
     Direct,
     Interest,
     Response,
@@ -354,6 +355,24 @@ def test_stale_samples_are_not_taken(lan: Lan) -> None:
     lan.run(1 * SECOND)
     assert consumer.counts["stale"] >= 9
     assert consumer.served <= fresh + 1
+
+
+@pytest.mark.parametrize("known", [(True, True), (True, False), (False, True)])
+def test_age_is_absolute_only_where_both_clocks_are_known_to_agree(
+    lan: Lan, known: tuple[bool, bool]
+) -> None:
+    lan.delay_ns = 60 * MS
+    maker, user = cars = Car(lan), Car(lan)
+    for car, is_known in zip(cars, known, strict=True):
+        car.gateway.time.is_wall_synchronised = is_known
+    maker.produce()
+    consumer, other = user.consume(100, age_ns_max=40 * MS), user.consume(100)
+    lan.run(2 * SECOND)
+    flags = {sample.response.flags & SYNCHRONISED for sample in user.got(other)}
+    assert flags == {SYNCHRONISED if known[0] else 0} and other.served >= 15
+    # Else it is how much longer a sample took than the quickest.
+    assert consumer.served == (0 if all(known) else other.served)
+    assert (consumer.counts["stale"] >= other.served) is all(known)
 
 
 def test_frames_that_go_no_further_are_counted_by_reason(lan: Lan) -> None:
