@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from inspect import signature
 
 import pytest
 
@@ -30,6 +31,17 @@ def test_planted_bug_is_found(name: str) -> None:
         seeds = range(bug.seed, bug.seed + SEEDS_TO_FIND_A_BUG)
         results = (run(bug.scenario, seed) for seed in seeds)
         assert any(not result.ok for result in results)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, bug in BUGS.items() if bug.make.__module__ == bugs_timed.__name__]
+)
+def test_planted_bug_can_be_called_as_what_it_replaces(name: str) -> None:
+    sound = BUGS[name].owner.__dict__[BUGS[name].method]
+    with planted(name) as bug:
+        broken = bug.owner.__dict__[bug.method]
+    if not isinstance(sound, property):  # Else it raises, and shows nothing of the checkers.
+        signature(broken).bind(*signature(sound).parameters)
 
 
 def test_planted_bug_is_gone_afterwards() -> None:

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from hubbub.protocol.timetrigger.clock import SlotClock
+from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.demand import Demand
 from hubbub.protocol.timetrigger.gateway import Gateway
-from hubbub.protocol.timetrigger.interests import Interests, Lease
+from hubbub.protocol.timetrigger.interests import NEVER, Interests, Lease
 from hubbub.protocol.timetrigger.lexicon import Lexicon
 from hubbub.protocol.timetrigger.offsets import Offsets, Reading, Reference
 from hubbub.protocol.timetrigger.passing import Numbers
@@ -17,7 +20,15 @@ from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, Timekeeper
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.timed import ClockExchange, Interest, Offer, Response, make_origin
+from hubbub.wire.header import INTEREST
+from hubbub.wire.timed import (
+    ClockExchange,
+    Interest,
+    Offer,
+    Response,
+    encode_timed,
+    make_origin,
+)
 
 
 @bug(Stream, "take", "timed_jitter")
@@ -61,7 +72,12 @@ def periods_kept_as_a_set(sound: Method) -> Method:
 @bug(Interests, "expire", "timed_churn")
 def interests_never_expire(sound: Method) -> Method:
     """Serve the dead for ever."""
-    return lambda self, now: False
+
+    def expire(self: Interests, now: int) -> bool:
+        self.expires_ns = NEVER
+        return False
+
+    return expire
 
 
 @bug(Demand, "tell", "timed_clocks")
@@ -91,10 +107,16 @@ def next_tick_a_period_after_the_work(sound: Method) -> Method:
     return advance
 
 
-@bug(Producer, "_floor", "timed_jitter")
+@bug(Producer, "_replan", "timed_jitter")
 def tick_sent_again_after_a_change(sound: Method) -> Method:
-    """Begin a new plan a little before now."""
-    return lambda self: sound(self) - 3_000_000
+    """Begin a new plan with the tick that was the last of the old one."""
+
+    def replan(self: Producer, now: int, newcomer: list[int] | None = None) -> None:
+        sound(self, now, newcomer)
+        if self.plan and self._last_ns is not None:
+            self._extra, self._last_ns = [self._last_ns], None
+
+    return replan
 
 
 @bug(ProducerOptions, "spacing_us", "timed_flood")
@@ -124,12 +146,12 @@ def port_1_open_to_the_outside(sound: Method) -> Method:
 
 @bug(SlotClock, "discipline", "timed_clocks")
 def step_without_an_era(sound: Method) -> Method:
-    """Set the clock, and tell nobody."""
+    """Set the clock, and count its slots on as if it had not been."""
 
     def discipline(self: SlotClock, now: int, offset_ns: int, error_ns: int | None) -> bool:
-        sound(self, now, offset_ns, error_ns)
+        is_step = bool(sound(self, now, offset_ns, error_ns))
         self.era = 0
-        return False
+        return is_step
 
     return discipline
 
@@ -152,9 +174,41 @@ def all_periods_filtered_as_one(sound: Method) -> Method:
 
 
 @bug(Wants, "_demand_key", "timed_types")
-def interests_not_aggregated(sound: Method) -> Method:
-    """Tell the interest of each consumer by itself."""
+def interests_of_a_vehicle_under_one_address(sound: Method) -> Method:
+    """Tell the interest of each consumer by itself, so that each undoes that of the other."""
     return lambda self, consumer: (consumer.type, consumer.port)
+
+
+@bug(Wants, "_make_demand", "timed_types")
+def interests_not_aggregated(sound: Method) -> Method:
+    """Tell an interest for each consumer, as from its own port, and one for all."""
+
+    def make_demand(self: Wants, now: int, consumer: Consumer) -> Demand:
+        demand: Demand = sound(self, now, consumer)
+        tell = demand.tell
+
+        def tell_each(now: int) -> Interest:
+            whole = tell(now)
+            for one in whole.wants:
+                alone = structs.replace(whole, port=one.port, wants=[one])
+                self._office.send_all(INTEREST, encode_timed(alone))
+            return whole
+
+        demand.tell = tell_each  # type: ignore[method-assign]
+        return demand
+
+    return make_demand
+
+
+@bug(Stream, "take", "timed_jitter")
+def every_sample_taken(sound: Method) -> Method:
+    """Take what comes, however many a slot has."""
+
+    def take(self: Stream, now: int, response: Response) -> str:
+        outcome = str(sound(self, now, response))
+        return TAKEN if outcome == EARLY else outcome
+
+    return take
 
 
 @bug(Plan, "next_after", "timed_jitter")
@@ -195,7 +249,7 @@ def only_the_shortest_periods_told(sound: Method) -> Method:
 @bug(Wish, "is_met_by", "timed_names")
 def samples_known_by_their_number_alone(sound: Method) -> Method:
     """Take what has the right type, whatever its scope and subject."""
-    return lambda self, type, tag: type == self.type
+    return lambda self, origin, type, tag: type == self.type
 
 
 @bug(Lexicon, "compare", "timed_names")
