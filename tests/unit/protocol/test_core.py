@@ -117,6 +117,28 @@ def test_domains_do_not_mix_even_in_requests() -> None:
     assert other.drops["domain"] > 0
 
 
+@pytest.mark.parametrize("is_own_domain", [True, False])
+def test_request_of_another_domain_is_not_served_though_all_else_is_right(
+    is_own_domain: bool,
+) -> None:
+    lan, publisher, node = pair()
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    lan.lose = lambda datagram, _: datagram.kind in (DATA, STATUS)  # So it is kept for repair.
+    lan.publish(publisher, topic, b"x")
+    lan.lose = lambda *_: True
+    nak = bytearray(
+        frame(publisher, NAK, control.encode_nak(publisher.key, [1], 100), key=node.key)
+    )
+    if not is_own_domain:
+        nak[10] ^= 1
+        nak[66:70] = header._CRC.pack(header.crc32(bytes(nak[70:]), header.crc32(bytes(nak[:66]))))
+    publisher.core.receive(lan.now, bytes(nak), 0, node.address)
+    lan.run(50 * MS)
+    assert publisher.core.outgoing.reliable.repairs_sent == is_own_domain
+    assert publisher.drops.get("domain", 0) == (not is_own_domain)
+
+
 def test_domains_whose_numbers_collide_are_told_apart_by_name() -> None:
     lan = Lan(2)
     second = lan.nodes[1]
@@ -222,6 +244,38 @@ def test_killed_publisher_leaves_one_reported_hole_for_what_nobody_can_repair() 
     assert node.payloads("/a") == [b"1", b"3"]
     (gap,) = node.events_of(GapAbandoned)
     assert (gap.subject, gap.first, gap.last) == ("/a", 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"repair_rounds": 5}, "given_up"),
+        ({"repair_time_ms": 300}, "given_up"),
+        ({"repair_window_ms": 300}, "not_available"),
+    ],
+)
+def test_frame_that_is_not_to_be_had_is_one_hole_and_the_stream_goes_on(
+    options: dict[str, float], reason: str
+) -> None:
+    lan = Lan(1, **options)
+    publisher = lan.nodes[0]
+    (node,) = lan.open(1)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    lan.lose = lambda datagram, _: (
+        datagram.kind == NAK or (datagram.kind == DATA and datagram.sequence == 2)
+    )
+    for payload in (b"1", b"2", b"3"):
+        lan.publish(publisher, topic, payload)
+        lan.run(1 * MS)
+    lan.run(500 * MS)  # Longer than it is asked for, or kept.
+    lan.lose = lambda *_: False
+    lan.publish(publisher, topic, b"4")
+    lan.run(1 * SECOND)
+    assert node.payloads("/a") == [b"1", b"3", b"4"]
+    [gap] = node.events_of(GapAbandoned)
+    assert (gap.subject, gap.first, gap.last, gap.reason) == ("/a", 2, 2, reason)
+    assert node.core.endpoint.counters["messages_lost"] == 1
 
 
 def test_silent_publisher_that_comes_back_is_reported_both_ways() -> None:
