@@ -293,8 +293,11 @@ def test_throughput_with_loss_loses_nothing(bus: Bus, mode: str) -> None:
     assert result.keys() >= FIELDS
     assert (result["link"], result["size"], result["lost"]) == ("multicast", 64, 0)
     assert result["received"] == 2 * result["sent"] > 0
-    assert result["repairs"] > 0
+    assert result["repairs"] > 0 and result["naks"] > 0 and result["duplicates"] == 0
     assert 0 < result["p50_us"] <= result["p99_us"] <= result["max_us"]
+    assert result["messages_per_second"] > 0 and result["cpu_seconds"] > 0
+    megabytes = result["messages_per_second"] * result["size"] / 1e6
+    assert result["megabytes_per_second"] == pytest.approx(megabytes, abs=0.001)
 
 
 @pytest.mark.parametrize("options", [[], ["--mode", "receive"], ["--rate", "200"]])
