@@ -388,7 +388,11 @@ RELAYED_SUBJECT_BYTES_MAX: Final = 768  # A declaration with an origin must fit 
 PLACES_MAX: Final = 65_536  # Topics of origins elsewhere whose sequence is remembered.
 BEACON_INTERVAL: Final = 500 * MS
 BEACON_TIMEOUT: Final = 1600 * MS  # Three beacons that were lost.
-TREE_LISTEN: Final = 200 * MS  # So long a gateway looks around before it passes anything on.
+TREE_LISTEN: Final = 200 * MS  # So often a gateway looks around.
+TREE_ALONE: Final = 3 * TREE_LISTEN  # After so long it passes on, if there is no other gateway;
+# else after so long: it has heard what it takes over by then, and who stands by for another that
+# died just before has taken over from that one.
+TREE_JOIN: Final = BEACON_TIMEOUT + 900 * MS
 PORT_KEPT: Final = 5 * SECOND  # What a gateway that stands by remembers,
 PORT_KEPT_BYTES: Final = 16 << 20  # at most.
 PORT_BYTES_CROWDED: Final = 4 << 20  # With so much waiting at a port, others take in no more.

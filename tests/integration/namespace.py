@@ -27,7 +27,7 @@ TIMEOUT_S = 60
 SKIPPED = 77  # As automake and meson have it.
 
 
-def run_scenario(scenario: Callable[[], None]) -> None:
+def run_scenario(scenario: Callable[[], None], timeout_s: float = TIMEOUT_S) -> None:
     """Run a scenario in a fresh namespace where only loopback is up; skip where there is none."""
     refusal = why_not()
     if refusal:

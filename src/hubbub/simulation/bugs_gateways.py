@@ -137,6 +137,17 @@ def dead_gateways_believed(sound: Method) -> Method:
     return settle
 
 
+@bug(Tree, "settle", "gateway_returns")
+def newcomer_takes_over_at_once(sound: Method) -> Method:
+    """Pass on from the first moment, before anything was heard that would have to be."""
+
+    def settle(self: Tree, now: int, is_present: Any) -> bool:
+        self.is_listening = False
+        return bool(sound(self, now, is_present))
+
+    return settle
+
+
 @bug(Kept, "put", "gateway_parallel")
 def nothing_kept_for_a_failure(sound: Method) -> Method:
     """Stand by without remembering anything."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from hubbub.events import GapAbandoned
 from hubbub.limits import HOP_LIMIT, MS, PORT_SWEEP, SECOND, TREE_LISTEN, US
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Port
@@ -25,6 +26,12 @@ _PUMP_NS: Final = 1 * MS
 
 class FarLedger(Ledger):
     """A ledger of nodes that may have gateways between them: all is owed from the beginning."""
+
+    may_gateways_miss = False  # What comes to them by another way is no loss.
+
+    def _take_gap(self, node: SimulatedNode, gap: GapAbandoned) -> None:
+        if not (self.may_gateways_miss and isinstance(node, PortNode)):
+            super()._take_gap(node, gap)
 
     def debts(self) -> Iterator[tuple[Publication, SimulatedNode, int | None]]:
         """Name who should get what among those alive, near or far."""

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from hubbub.limits import BEACON_INTERVAL, PORT_BYTES_CROWDED
+from hubbub.limits import BEACON_INTERVAL, PORT_BYTES_CROWDED, TREE_LISTEN
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Port
 from hubbub.protocol.gateway.tree import Tree
@@ -85,11 +85,12 @@ class Relay:
                 self._call(port, port.open if is_open else port.close)
             port.is_standby = self.tree.is_standby
             self._call(port, partial(port.tell, beacon=self.tree.beacon(place)))
-        self.beacon_ns = now + BEACON_INTERVAL
+        self.beacon_ns = now + (TREE_LISTEN if self.tree.is_listening else BEACON_INTERVAL)
 
     def _is_present(self, place: int, key: bytes) -> bool:
         peer = self.ports[place].core.peers.get(key)
-        return peer is not None and peer.is_present
+        # Its HELLO may come later than what it tells.
+        return peer is not None and peer.lost_ns is None and peer.ends is None
 
     def sweep(self) -> None:
         """Forget what comes from nowhere any more; now and then."""

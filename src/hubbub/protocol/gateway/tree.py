@@ -5,6 +5,9 @@ tree: the gateway of the smallest id is the root, each tells on all its networks
 the root, and on each network only the closest passes on; a port that is neither that nor the way to
 the root is closed. So neither messages nor interests can go in a circle for ever.
 
+A gateway that is new listens before it takes part. What it tells meanwhile counts for nothing, so
+that those who pass on go on; then it takes over with what it has heard, and nothing is lost.
+
 What is heard lasts while it is repeated. A root that is gone lives on in what others tell of it;
 each passing makes it farther away, and at HOP_LIMIT nobody believes it. Until all agree there may
 be a circle for some milliseconds: then messages come twice, which receivers see by the sequence.
@@ -15,7 +18,7 @@ Why not the shortest way for each origin: a table of origins and a hand-over for
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, TREE_LISTEN
+from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, TREE_ALONE, TREE_JOIN
 from hubbub.wire.gateways import Beacon
 
 
@@ -50,11 +53,15 @@ class Tree:
         self.distance = 0
         self.is_open = [False] * ports
         self.heard: list[dict[bytes, Heard]] = [{} for _ in range(ports)]  # By key of the node.
-        self._listen_until_ns = now + TREE_LISTEN
+        self.is_listening = True  # And takes no part yet.
+        self._join_ns = now + TREE_ALONE
+        self._begin_ns = now
+        self._is_asked = False  # Somebody listens, and may not know us yet.
 
     def hear(self, now: int, port: int, key: bytes, beacon: Beacon) -> None:
         """Take what another gateway tells on the network of a port."""
         self.heard[port][key] = Heard(beacon, now)
+        self._is_asked = self._is_asked or beacon.distance >= HOP_LIMIT
 
     def settle(self, now: int, is_present: Callable[[int, bytes], bool]) -> bool:
         """Forget who is gone, and look which ports pass on; True: others must hear of it."""
@@ -62,14 +69,18 @@ class Tree:
             for key in list(heard):
                 if now - heard[key].heard_ns > BEACON_TIMEOUT or not is_present(port, key):
                     del heard[key]
-        before = self.root, self.distance, list(self.is_open)
+        before = self.root, self.distance, list(self.is_open), self.is_listening
         best = [self._best(port) for port in range(len(self.heard))]
+        if any(best):
+            self._join_ns = self._begin_ns + TREE_JOIN
+        self.is_listening = self.is_listening and now < self._join_ns
         root_port = self._choose_root(best)
         for port, other in enumerate(best):
             offer = Vector(self.root, self.distance, self.gateway, port)
             is_best = other is None or offer < other
-            self.is_open[port] = now >= self._listen_until_ns and (is_best or port == root_port)
-        return before != (self.root, self.distance, self.is_open)
+            self.is_open[port] = not self.is_listening and (is_best or port == root_port)
+        is_asked, self._is_asked = self._is_asked and not self.is_listening, False
+        return is_asked or before != (self.root, self.distance, self.is_open, self.is_listening)
 
     def _best(self, port: int) -> Vector | None:
         vectors = [one.vector for one in self.heard[port].values()]
@@ -94,8 +105,9 @@ class Tree:
 
     def beacon(self, port: int) -> Beacon:
         """Return what to tell on the network of a port."""
+        distance = HOP_LIMIT if self.is_listening else self.distance
         is_open = self.is_open[port]
-        return Beacon(self.root, self.distance, self.gateway, port, is_open, self.is_standby)
+        return Beacon(self.root, distance, self.gateway, port, is_open, self.is_standby)
 
     def ignored(self, port: int) -> set[bytes]:
         """Return the gateways whose wishes on the network of a port count for nothing.

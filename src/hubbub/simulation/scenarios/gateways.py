@@ -265,6 +265,31 @@ def gateway_parallel(stage: Stage) -> None:
 
 
 @scenario
+def gateway_returns(stage: Stage) -> None:
+    """Kill gateways of a ring and let each return: another takes over and back, nothing is lost."""
+    random, world = stage.random, stage.world
+    lans = Lans(stage, 3)
+    lans.ledger.may_gateways_miss = True
+    gateways = [lans.gateway(lan, (lan + 1) % 3) for lan in range(3)]
+    publishers = _populate(lans)
+    lans.faults(loss=random.choice([0, 0.05]))
+    world.run_for(2 * SECOND)
+    topics = [(node, node.publish_on("/t/0")) for node in publishers]
+    world.run_for(_MEET_NS)
+    for node, topic in topics:
+        stage.feed(node, topic, count=300, pause_ns=(0, 60 * MS))
+    for _ in range(random.randint(1, 2)):
+        world.run_for(3 * SECOND)
+        place = random.randrange(3)
+        gateways[place].crash()
+        world.run_for(random.choice([500, 2500]) * MS)
+        gateways[place] = gateways[place].restart()
+    stage.play()
+    lans.finish(5 * SECOND)
+    stage.check_first()
+
+
+@scenario
 def gateway_maze(stage: Stage) -> None:
     """Draw LANs and gateways as they come, with rings, and let gateways die and return."""
     random, world = stage.random, stage.world

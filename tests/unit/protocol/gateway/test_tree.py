@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, MS, TREE_LISTEN
+from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, MS, TREE_ALONE, TREE_JOIN
 from hubbub.protocol.gateway.tree import Tree
 from hubbub.wire.gateways import Beacon, decode_beacon, encode_beacon
 
@@ -20,7 +20,7 @@ class Drawing:
             for number, lans in enumerate(gateways, 1)
         ]
         self.dead: set[int] = set()
-        self.run(TREE_LISTEN)
+        self.run(TREE_ALONE)
         self.run(MS)
 
     def run(self, time_ns: int) -> None:
@@ -81,8 +81,30 @@ def test_one_gateway_opens_all_ports_after_it_has_looked_around() -> None:
     tree = Tree(b"a" * 12, 3, 0)
     assert not tree.settle(0, lambda *_: True)
     assert tree.is_open == [False, False, False]
-    assert tree.settle(TREE_LISTEN, lambda *_: True)
+    assert tree.settle(TREE_ALONE, lambda *_: True)
     assert tree.is_open == [True, True, True]
+
+
+def test_newcomer_listens_before_it_takes_over() -> None:
+    drawing = Drawing((0, 1))
+    old, new = drawing.trees[0], Tree(bytes(12), 2, drawing.now)
+    begin_ns = drawing.now
+
+    def exchange(now: int) -> bool:
+        for port in range(2):
+            old.hear(now, port, b"new", new.beacon(port))
+            new.hear(now, port, b"old", old.beacon(port))
+        is_told = old.settle(now, lambda *_: True)
+        new.settle(now, lambda *_: True)
+        return is_told
+
+    assert exchange(begin_ns), "who listens is answered"
+    assert exchange(begin_ns + TREE_JOIN - 1)
+    assert all(old.is_open) and new.is_listening and new.is_standby
+    exchange(begin_ns + TREE_JOIN)
+    exchange(begin_ns + TREE_JOIN)
+    assert all(new.is_open) and old.is_standby
+    assert not exchange(begin_ns + TREE_JOIN)
 
 
 def test_ring_of_three_is_cut_once() -> None:
