@@ -21,12 +21,15 @@ def test_gateway_passes_on_and_says_so_at_its_end() -> None:
         assert bus.run("pub", "/t/x", "21.5", "-w", "1", "--domain", LEFT).returncode == 0
         code, out, _ = finish(reader)
         assert code == 0 and b"21.5" in out
-        done = bus.run("routes", "--json", "--wait", "3", "--domain", LEFT)
-        (told,) = json.loads(done.stdout)
-        assert (told["name"], told["is_standby"]) == ("gw-1", False)
-        assert [(side["name"], side["is_open"]) for side in told["sides"]] == [
+        told = json.loads(bus.run("ps", "--json", "--wait", "2", "--domain", RIGHT).stdout)
+        (gateway_told,) = told["gateways"]
+        assert (gateway_told["name"], gateway_told["is_standby"]) == ("gw-1", False)
+        assert [(side["name"], side["is_open"]) for side in gateway_told["sides"]] == [
             ("left", True), ("right", True),
         ]  # fmt: skip
+        with bus.start("sub", "/t/*", "--domain", LEFT):
+            done = bus.run("ps", "--wait", "3", "--domain", RIGHT)
+        assert done.stdout.count(b"gw-1") == 4, "a node, the way to one beyond, and two sides"
         gateway.send_signal(signal.SIGINT)
         code, _, err = finish(gateway)
     assert code == 0, err

@@ -12,8 +12,8 @@ import pytest
 
 import hubbub
 from hubbub import ConfigurationError, GapAbandoned, PeerRefused, TcpOptions
-from hubbub.gateway import Gateway, Side
-from hubbub.gateway.routes import ROUTES_PATTERN, Routes
+from hubbub.gateway import Gateway, GatewayStatistics, Side
+from hubbub.gateway.routes import ROUTES_PATTERN
 from tests.certificates import Authority
 from tests.integration.bus import (
     Actor,
@@ -272,8 +272,8 @@ def test_routes_are_told_across_gateways_to_who_subscribes() -> None:
         subscription = listener.subscribe("/t/x")
         publisher_beyond(talker, "/t/x").publish(b"1")
         assert payloads(take(subscription, 1)) == [b"1"]
-        told: dict[str, Routes] = {}
-        with listener.subscribe(ROUTES_PATTERN, type=Routes) as routes:
+        told: dict[str, GatewayStatistics] = {}
+        with listener.subscribe(ROUTES_PATTERN, type=GatewayStatistics) as routes:
 
             def are_all_told() -> bool:
                 message = routes.receive(timeout=0.1)
@@ -285,10 +285,10 @@ def test_routes_are_told_across_gateways_to_who_subscribes() -> None:
         assert _hops(told["gw-1"]) == ["talker 1"]
 
 
-def _hops(routes: Routes) -> list[str]:
+def _hops(told: GatewayStatistics) -> list[str]:
     """Say of the topic that is passed on to the last side whose it is, and how far it came."""
-    last = routes.sides[-1]
-    return [f"{one.origin} {one.hops}" for one in last.routes if one.subject == "/t/x"]
+    last = told.ports[-1]
+    return [f"{one.origin.name} {one.hops}" for one in last.topics if one.subject == "/t/x"]
 
 
 def test_subjects_have_other_names_beyond_both_ways() -> None:

@@ -6,6 +6,7 @@ import typer
 
 import hubbub
 from hubbub.cli.directory import Topic, list_topics, publisher_fields, subscriber_fields
+from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, route_rows, topic_fields
 from hubbub.cli.looking import WAIT_S, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
@@ -24,7 +25,7 @@ def info(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show who publishes a subject, and who wants it, by which pattern.
+    """Show who publishes a subject, who wants it, by which pattern, and which gateways pass it on.
 
     Exits with 1 when nobody does either.
     """
@@ -37,18 +38,20 @@ def info(
     def show(node: hubbub.Node, screen: Screen) -> int:
         topic = _find(node, subject)
         if as_json:
-            print_json(_fields(topic))
+            print_json({**_fields(topic), "gateways": _passed(gateways[0], subject)})
         if not topic.publishers and not topic.subscribers:
             screen.note(f"nobody publishes or wants {subject} {describe_place(node)}")
             return 1
         if not as_json:
-            screen.show(_lines(topic, screen.width))
+            lines = _lines(topic, screen.width)
+            screen.show([*lines, *_gateway_lines(gateways[0], subject, screen)])
         if len(topic.types) > 1:
             names = ", ".join(name or "plain bytes" for name in topic.types)
             screen.note(f"the publishers of {subject} do not agree on its type: {names}")
         return 0
 
-    look(domain, interface, log, wait, show, peers)
+    gateways: list[Gateways] = []
+    look(domain, interface, log, wait, show, peers, lambda node: gateways.append(Gateways(node)))
 
 
 def _find(node: hubbub.Node, subject: str) -> Topic:
@@ -75,6 +78,21 @@ def _lines(topic: Topic, width: int | None) -> list[str]:
         ]  # fmt: skip
         lines += ["subscribers", *table(_columns(*_PLACE, "by"), rows_of_subscribers, width)]
     return lines
+
+
+def _gateway_lines(gateways: Gateways, subject: str, screen: Screen) -> list[str]:
+    rows = route_rows(gateways, subject)
+    return ["", "gateways", *table(ROUTE_COLUMNS, rows, screen.width)] if rows else []
+
+
+def _passed(gateways: Gateways, subject: str) -> list[dict[str, Any]]:
+    return [
+        {"gateway": one.name, "to": port.name, **topic_fields(topic)}
+        for one in gateways
+        for port in one.ports
+        for topic in port.topics
+        if topic.subject == subject
+    ]
 
 
 def _columns(*titles: str) -> list[Column]:

@@ -30,9 +30,11 @@ def look(
     wait_s: float,
     show: Callable[[hubbub.Node, Screen], int],
     peers: str | None = None,
+    begin: Callable[[hubbub.Node], None] = lambda node: None,
 ) -> None:
     """Open a node, wait until the others have answered, and exit with what `show` returns."""
     with open_node(domain, interface, log, peers) as node:
+        begin(node)
         code = write_until_the_end(lambda: _show(node, wait_s, show))
     raise typer.Exit(code)
 

@@ -1,4 +1,7 @@
-"""`hubbub ps`: who is on the bus, as a node sees it that has just come and looked around."""
+"""`hubbub ps`: who is on the bus, as a node sees it that has just come and looked around.
+
+Who is behind gateways is what they tell: nobody hears those nodes here.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import typer
 
 import hubbub
+from hubbub.cli.gateways import ARROW, FarNode, Gateways, fields_of, node_fields, side_lines
 from hubbub.cli.looking import WAIT_S, Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
@@ -37,7 +41,7 @@ def ps(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the nodes that are on the bus.
+    """Show the nodes that are on the bus, near and behind gateways, and what those did.
 
     Exits with 1 when there are none.
     """
@@ -55,6 +59,7 @@ class _Look:
         self._is_watching = is_watching
         self._as_json = as_json
         self._was_anybody = True
+        self._gateways = Gateways(node)
 
     def show(self, screen: Screen) -> bool:
         """Show who is there now; False: nobody."""
@@ -63,10 +68,29 @@ class _Look:
             screen.note(f"nobody else is in domain {node.domain} on {_channels(node)}")
         self._was_anybody = bool(peers)
         if self._as_json:
-            print_json({"nodes": [_fields(channel, peer) for channel, peer in peers]})
+            print_json(self._as_fields(peers))
         elif peers or (self._is_watching and screen.is_terminal):
-            _show(screen, [peer for _, peer in peers])
+            self._show_tables(screen, [peer for _, peer in peers])
         return bool(peers)
+
+    def _as_fields(self, peers: list[tuple[str, PeerStatistics]]) -> dict[str, Any]:
+        return {
+            "nodes": [_fields(channel, peer) for channel, peer in peers],
+            "far": [
+                {**node_fields(one.node), "path": list(one.path)}
+                for one in self._gateways.far_nodes()
+            ],
+            "gateways": [fields_of(one) for one in self._gateways],
+        }
+
+    def _show_tables(self, screen: Screen, peers: Sequence[PeerStatistics]) -> None:
+        far = self._gateways.far_nodes()
+        rows = [*map(_cells, peers), *map(_far_cells, far)]
+        lines = table(_COLUMNS, rows, screen.width)
+        if screen.is_terminal:
+            lines.append(plural(len(rows), "node"))
+        sides = side_lines(self._gateways, screen.width)
+        screen.show([*lines, "", *sides] if sides else lines)
 
 
 def _present(node: hubbub.Node) -> list[tuple[str, PeerStatistics]]:
@@ -84,11 +108,6 @@ def _channels(node: hubbub.Node) -> str:
     return ", ".join(channel.name for channel in node.channels)
 
 
-def _show(screen: Screen, peers: Sequence[PeerStatistics]) -> None:
-    lines = table(_COLUMNS, [_cells(peer) for peer in peers], screen.width)
-    screen.show([*lines, plural(len(peers), "node")] if screen.is_terminal else lines)
-
-
 def _cells(peer: PeerStatistics) -> tuple[str, ...]:
     return (
         peer.name,
@@ -102,6 +121,12 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
         peer.address,
         f"{peer.heard_ms_ago:,.0f} ms ago",
     )
+
+
+def _far_cells(far: FarNode) -> tuple[str, ...]:
+    node = far.node
+    head = node.source.name, node.source.id.hex()[:_ID_DIGITS], node.host, str(node.pid)
+    return (*head, UNKNOWN, UNKNOWN, UNKNOWN, ARROW.join(far.path), UNKNOWN, UNKNOWN)
 
 
 def write_uptime(seconds: float) -> str:

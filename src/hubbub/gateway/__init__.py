@@ -8,13 +8,19 @@ from hubbub.gateway.gateway import Gateway
 from hubbub.gateway.reading import read_side
 from hubbub.gateway.rodos import RodosGateway, RodosLink, RodosStatistics, open_links
 from hubbub.gateway.side import Side, open_side
-from hubbub.gateway.statistics import GatewayStatistics, PassedTopic, PortStatistics
+from hubbub.gateway.statistics import (
+    GatewayStatistics,
+    PassedTopic,
+    PortStatistics,
+    PresentNode,
+)
 
 __all__ = [
     "Gateway",
     "GatewayStatistics",
     "PassedTopic",
     "PortStatistics",
+    "PresentNode",
     "RodosGateway",
     "RodosLink",
     "RodosStatistics",

@@ -17,7 +17,7 @@ from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.gateway.routes import Teller
 from hubbub.gateway.side import Side, open_sides
 from hubbub.gateway.statistics import GatewayStatistics, describe_port
-from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP, ROUTES_TELL, TREE_LISTEN
+from hubbub.limits import PORT_PATIENCE, PORT_RETRY, PORT_SWEEP, TREE_LISTEN
 from hubbub.node import Node
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
@@ -72,12 +72,11 @@ class Gateway(Closing):
             self._connections[port] = connection
             connection.place("/...", _Tap(node, partial(self._take, port)), None)
         self._relay = Relay(monotonic_ns(), list(self._connections), self._call)
+        self._teller = Teller(self._relay.tree.gateway.hex(), self.nodes)
         for place, connection in enumerate(self._connections.values()):
             core = connection.driver.core
             core.outgoing.grants.on_interest = self._look_soon
             core.on_beacon = partial(self._hear, place)
-        self._teller = Teller(self._relay.tree.gateway.hex(), self.nodes)
-        self._tell_ns = 0
         self._beat()
         self._sweep()
 
@@ -152,12 +151,7 @@ class Gateway(Closing):
         if self._is_closed:
             return
         self._look()
-        now = monotonic_ns()
-        if now >= self._tell_ns:
-            self._tell_ns = now + ROUTES_TELL
-            with suppress(ClosedError):
-                self._teller.tell(self.statistics)
-        self._soon(now + TREE_LISTEN, self._beat)
+        self._soon(monotonic_ns() + TREE_LISTEN, self._beat)
 
     def _look(self) -> None:
         self._is_looking = False
@@ -165,6 +159,7 @@ class Gateway(Closing):
             if not self._is_closed:
                 self._relay.look(monotonic_ns())
                 self._relay.pump()
+                self._teller.tell(monotonic_ns(), self.statistics)
 
     def _sweep(self) -> None:
         with self._lock, suppress(ClosedError):
@@ -182,7 +177,9 @@ class Gateway(Closing):
             self._call(port, partial(describe_port, port=port)) for port in self._connections
         ]
         tree = self._relay.tree
-        return GatewayStatistics(self.name, tuple(described), tree.root.hex(), tree.is_standby)
+        return GatewayStatistics(
+            self.name, tree.gateway.hex(), tuple(described), tree.root.hex(), tree.is_standby
+        )
 
     def close(self) -> None:
         """Leave all networks; what was taken is sent first, as far as that is quickly done."""

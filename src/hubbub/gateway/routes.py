@@ -1,84 +1,49 @@
-"""What gateways tell about themselves on the bus, for who asks: `hubbub routes` shows it.
+"""What gateways tell about themselves on the bus, for who asks: `routes`, `ps`, `info` show it.
 
-Each publishes on a subject of its own on all its networks, once a second while somebody subscribes;
-nothing is made otherwise. Like any message it crosses other gateways, so one sees all of them.
+Each publishes on a subject of its own on all its networks, at once when somebody subscribes and
+then once a second; nothing is made otherwise. Like any message it crosses other gateways, so one
+sees all of them.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from hubbub.gateway.statistics import GatewayStatistics, PassedTopic
-from hubbub.limits import ROUTES_TOLD_MAX
+from hubbub.gateway.statistics import GatewayStatistics, PortStatistics
+from hubbub.limits import ROUTES_TELL, ROUTES_TOLD_MAX
 from hubbub.node import Node
 
 ROUTES_PATTERN: Final = "/hubbub/routes/*"
 
 
-class Route(msgspec.Struct, frozen=True):
-    """A topic that is passed on to a side."""
-
-    origin: str
-    origin_id: str
-    subject: str
-    hops: int
-    messages: int
-    bytes: int
-    receivers: int
-    age_s: float
-
-
-class RouteSide(msgspec.Struct, frozen=True):
-    """A side of a gateway; `untold` topics are left out."""
-
-    name: str
-    is_open: bool
-    nodes: int
-    messages: int
-    routes: list[Route]
-    untold: int
-
-
-class Routes(msgspec.Struct, frozen=True):
-    """All of one gateway."""
-
-    gateway: str
-    name: str
-    is_standby: bool
-    sides: list[RouteSide]
-
-
 class Teller:
-    """Publishes the routes of a gateway by its nodes."""
+    """Publishes what a gateway does, by its nodes."""
 
     def __init__(self, gateway_id: str, nodes: tuple[Node, ...]) -> None:
-        self._id = gateway_id
         subject = ROUTES_PATTERN.replace("*", gateway_id)
-        self._publishers = [node.publisher(subject, type=Routes, reliable=False) for node in nodes]
+        self._publishers = [
+            node.publisher(subject, type=GatewayStatistics, reliable=False) for node in nodes
+        ]
+        self._receivers = 0
+        self._tell_ns = 0
 
-    def tell(self, describe: Callable[[], GatewayStatistics]) -> None:
-        """Tell those who subscribe; nobody: do nothing."""
-        if any(publisher.receivers for publisher in self._publishers):
-            told = _make(self._id, describe())
-            for publisher in self._publishers:
-                publisher.publish(told)
-
-
-def _make(gateway_id: str, statistics: GatewayStatistics) -> Routes:
-    sides = [
-        RouteSide(
-            port.name, port.is_open, port.nodes, port.messages,
-            [_make_route(topic) for topic in port.topics[:ROUTES_TOLD_MAX]],
-            max(len(port.topics) - ROUTES_TOLD_MAX, 0),
-        )
-        for port in statistics.ports
-    ]  # fmt: skip
-    return Routes(gateway_id, statistics.name, statistics.is_standby, sides)
+    def tell(self, now: int, describe: Callable[[], GatewayStatistics]) -> None:
+        """Tell those who subscribe, if it is time to, or there are more of them than before."""
+        receivers = sum(publisher.receivers for publisher in self._publishers)
+        is_due = now >= self._tell_ns or receivers > self._receivers
+        self._receivers = receivers
+        if not receivers or not is_due:
+            return
+        self._tell_ns = now + ROUTES_TELL
+        described = describe()
+        told = replace(described, ports=tuple(map(_shorten, described.ports)))
+        for publisher in self._publishers:
+            publisher.publish(told)
 
 
-def _make_route(topic: PassedTopic) -> Route:
-    return Route(
-        topic.origin.name, topic.origin.id.hex(), topic.subject, topic.hops, topic.messages,
-        topic.bytes, topic.receivers, topic.age_s,
-    )  # fmt: skip
+def _shorten(port: PortStatistics) -> PortStatistics:
+    """Leave out what would make it too long."""
+    nodes, topics = port.nodes[:ROUTES_TOLD_MAX], port.topics[:ROUTES_TOLD_MAX]
+    untold = len(port.nodes) - len(nodes) + len(port.topics) - len(topics)
+    return replace(port, wanted=(), asked=(), nodes=nodes, topics=topics, untold=untold)

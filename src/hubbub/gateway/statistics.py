@@ -1,14 +1,16 @@
-"""What a gateway has done, as a frozen snapshot: tools print this and nothing else."""
+"""What a gateway has done, as a frozen snapshot: tools print this, and gateways tell it each other.
 
-from dataclasses import dataclass
+Structs of msgspec, because they travel (`gateway/routes.py`).
+"""
+
+from msgspec import Struct
 
 from hubbub.limits import SECOND
 from hubbub.message import Source
 from hubbub.protocol.gateway.port import Passed, Port
 
 
-@dataclass(frozen=True, slots=True)
-class PassedTopic:
+class PassedTopic(Struct, frozen=True):
     """A topic of an origin elsewhere that is passed on to a side."""
 
     origin: Source
@@ -20,13 +22,22 @@ class PassedTopic:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class PortStatistics:
+class PresentNode(Struct, frozen=True):
+    """A node that is there on a side, gateways among them."""
+
+    source: Source
+    host: str
+    pid: int
+
+
+class PortStatistics(Struct, frozen=True):
     """One side of a gateway: what its nodes want, what is asked of it, what went out there."""
 
     name: str
+    source: Source
+    """Who the gateway is on this side."""
     is_open: bool
-    nodes: int
+    nodes: tuple[PresentNode, ...]
     wanted: tuple[str, ...]
     asked: tuple[str, ...]
     messages: int
@@ -34,13 +45,15 @@ class PortStatistics:
     queued_bytes: int
     drops: dict[str, int]
     topics: tuple[PassedTopic, ...]
+    untold: int = 0
+    """How many topics and nodes are left out, where this was told by a gateway elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayStatistics:
+class GatewayStatistics(Struct, frozen=True):
     """All sides of a gateway."""
 
     name: str
+    id: str
     ports: tuple[PortStatistics, ...]
     root: str
     """The id of the gateway that is the root of the tree of gateways, ours or another."""
@@ -50,10 +63,16 @@ class GatewayStatistics:
 
 def describe_port(now: int, port: Port) -> PortStatistics:
     """Say what a port did; under its lock."""
+    core = port.core
     return PortStatistics(
         name=port.name,
+        source=core.endpoint.source,
         is_open=port.is_open,
-        nodes=sum(peer.is_present for peer in port.core.peers.values()),
+        nodes=tuple(
+            PresentNode(peer.source, peer.host, peer.pid)
+            for peer in core.peers.values()
+            if peer.is_present
+        ),
         wanted=tuple(sorted(port.patterns)),
         asked=tuple(sorted(port.asked)),
         messages=port.messages,

@@ -71,7 +71,7 @@ class Tree:
                     del heard[key]
         before = self.root, self.distance, list(self.is_open), self.is_listening
         best = [self._best(port) for port in range(len(self.heard))]
-        if any(best):
+        if self._is_joined_already(best):
             self._join_ns = self._begin_ns + TREE_JOIN
         self.is_listening = self.is_listening and now < self._join_ns
         root_port = self._choose_root(best)
@@ -81,6 +81,14 @@ class Tree:
             self.is_open[port] = not self.is_listening and (is_best or port == root_port)
         is_asked, self._is_asked = self._is_asked and not self.is_listening, False
         return is_asked or before != (self.root, self.distance, self.is_open, self.is_listening)
+
+    def _is_joined_already(self, best: list[Vector | None]) -> bool:
+        """Tell whether another way joins our networks, or somebody stands by to do so."""
+        roots = [vector.root for vector in best if vector is not None]
+        everybody = (one.beacon for heard in self.heard for one in heard.values())
+        return len(set(roots)) < len(roots) or any(
+            one.is_standby and one.distance < HOP_LIMIT for one in everybody
+        )
 
     def _best(self, port: int) -> Vector | None:
         vectors = [one.vector for one in self.heard[port].values()]

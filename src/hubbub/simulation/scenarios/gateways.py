@@ -10,7 +10,7 @@ from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
 
-_MEET_NS = 1 * SECOND  # Interests have crossed all gateways by then.
+_MEET_NS = 3 * SECOND  # Gateways agree, and interests have crossed all of them by then.
 
 
 def _populate(lans: Lans) -> list[SimulatedNode]:
