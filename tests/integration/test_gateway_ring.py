@@ -33,7 +33,7 @@ LOSS = 0.05
 PAUSE_S = 0.005
 DEAD_S, ALIVE_S = 2.0, 3.0
 KILLS = 12 if IS_SOAK else 1
-STARVED_S = 0.5  # Who pauses for so long was kept from running: nobody can promise anything then.
+STARVED_S = 0.1  # Who pauses for so long was kept from running: timers promise nothing then.
 
 Runs = list[list[int]]  # First and last of sequences without a hole.
 
