@@ -32,17 +32,19 @@ def run_scenario(scenario: Callable[[], None], timeout_s: float = TIMEOUT_S) -> 
     refusal = why_not()
     if refusal:
         pytest.skip(refusal)
-    done = enter_and_run(scenario)
+    done = enter_and_run(scenario, timeout_s)
     if done.returncode == SKIPPED:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def enter_and_run(scenario: Callable[[], None] | None) -> "subprocess.CompletedProcess[str]":
+def enter_and_run(
+    scenario: Callable[[], None] | None, timeout_s: float = TIMEOUT_S
+) -> "subprocess.CompletedProcess[str]":
     """Run a scenario in a process that enters a namespace first."""
     _python, *ordered = command(scenario)
     return processes.run(
-        ordered, imports=("hubbub", "pytest"), cwd=ROOT, text=True, timeout=TIMEOUT_S
+        ordered, imports=("hubbub", "pytest"), cwd=ROOT, text=True, timeout=timeout_s
     )
 
 
