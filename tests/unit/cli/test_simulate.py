@@ -1,12 +1,16 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
+import typer
 
 from hubbub.cli import simulate
 from hubbub.cli.simulate import Tally, parse_seeds
 from hubbub.errors import ConfigurationError
 from hubbub.simulation import Result
+from hubbub.simulation.scenarios import SCENARIOS
+from hubbub.simulation.stage import Stage
 
 
 def make_result(seed: int, failure: str = "") -> Result:
@@ -55,6 +59,24 @@ def test_summary_for_programs_has_seed_and_reason(capsys: pytest.CaptureFixture[
         {"scenario": "loss", "seed": 1, "reason": "x", "trace_hash": "hash1"}
     ]
     assert told["scenarios"]["loss"]["failing_seeds"] == [1]
+
+
+def fails_with_odd_seeds(stage: Stage) -> None:
+    """Fail every other seed."""
+    stage.world.check(stage.world.seed % 2 == 0, "odd")
+
+
+@pytest.mark.parametrize(("seeds", "code"), [("0:3", 1), ("2", 0)])
+def test_seed_that_failed_is_the_exit_code_which_the_soak_goes_by(
+    seeds: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(SCENARIOS, "odd", fails_with_odd_seeds)
+    monkeypatch.setattr(simulate, "end_on_sigterm", lambda: None)  # This process goes on.
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    with pytest.raises(typer.Exit) as ended:
+        simulate.simulate(["odd"], seeds, jobs=1, as_json=True)
+    assert ended.value.exit_code == code
+    assert json.loads(capsys.readouterr().out)["failed"] == code
 
 
 def test_traces_of_another_sweep_are_not_mixed_with_ours(tmp_path: Path) -> None:
