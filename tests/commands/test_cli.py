@@ -17,6 +17,7 @@ import pytest
 
 import hubbub
 from tests import processes
+from tests.integration.namespace import ip, run_scenario
 from tests.processes import Process
 
 TIMEOUT_S = 60
@@ -464,6 +465,21 @@ def test_doctor_says_it_to_people(bus: Bus) -> None:
     ended = bus.run("doctor")
     assert ended.returncode == 0
     assert b"\nok    lo multicast " in ended.stdout
+
+
+def examine_an_interface_that_is_down() -> None:
+    ip("link add dead type veth peer name dead-end")
+    command = [sys.executable, *COMMAND, "doctor", "--json", "--interface", "dead"]
+    ended = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+    told = json.loads(ended.stdout)
+    assert (ended.returncode, told["ok"]) == (1, False)
+    [state] = [one for one in told["findings"] if one["name"] == "dead state"]
+    assert state["state"] == "bad" and state["remedy"] == "sudo ip link set dev dead up"
+
+
+@pytest.mark.netns
+def test_doctor_says_how_to_mend_what_is_bad_and_exits_with_1() -> None:
+    run_scenario(examine_an_interface_that_is_down)
 
 
 # The command itself.
