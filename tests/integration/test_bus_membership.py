@@ -131,6 +131,15 @@ def test_closed_node_is_reported_at_once() -> None:
 
 
 def test_killed_node_is_reported_within_its_timeout() -> None:
+    waits_s = [notice_a_kill()]
+    while waits_s[-1] > 0.6 and len(waits_s) < TRIES:
+        waits_s.append(notice_a_kill())  # The machine had no time for us.
+    # Its last heartbeat was up to a tenth of a second before the kill.
+    assert 0.2 < min(waits_s) < 0.6, waits_s
+
+
+def notice_a_kill() -> float:
+    """Kill a node whose timeout is 0.4 s; return after how many seconds it was missed."""
     options = {"heartbeat_ms": 100, "peer_timeout_ms": 400}
     place, events = fresh_place(), Events()
     with (
@@ -142,9 +151,8 @@ def test_killed_node_is_reported_within_its_timeout() -> None:
         actor.signal(signal.SIGKILL)
         before_s = time.monotonic()
         left = events.wait(PeerLeft)
-        waited_s = time.monotonic() - before_s
         assert left.reason == "timeout" and left.peer.name == "sitter"
-        assert 0.2 < waited_s < 1.0, waited_s
+        return time.monotonic() - before_s
 
 
 def test_restart_with_the_same_id_is_a_new_incarnation_and_nothing_mixes() -> None:
