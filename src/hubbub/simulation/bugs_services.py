@@ -117,7 +117,7 @@ def any_change_believed(sound: Method) -> Method:
     return changed
 
 
-@bug(Line, "entry", "services_subjects")
+@bug(Line, "entry", "services_subjects", seed=7)
 def patterns_not_handed_over(sound: Method) -> Method:
     """Tell others who subscribes, and not to what."""
 
@@ -204,7 +204,7 @@ def nothing_repeated(sound: Method) -> Method:
     return advance
 
 
-@bug(Spread, "_done", "services_tree")
+@bug(Spread, "_done", "services_tree", seed=2)
 def dead_branch_not_repaired(sound: Method) -> Method:
     """Leave those alone who are below a node that does not answer."""
     return lambda self, info, below: lambda now, node, answer: None
@@ -216,7 +216,7 @@ def order_of_arrival(sound: Method) -> Method:
     return lambda self, now, number, item: [item]
 
 
-@bug(Swim, "_object", "services_churn")
+@bug(Swim, "_object", "services_churn", seed=336)
 def death_not_contradicted(sound: Method) -> Method:
     """Say nothing when others say that we are dead."""
     return lambda self, now, record: None
