@@ -12,7 +12,8 @@ import typer
 
 from hubbub.cli.quantities import parse_duration, parse_size
 from hubbub.store.journal import Run, open_segment, segments
-from tests.commands.test_cli import Bus, Process, finish, one_line, wait_until
+from tests.commands.test_cli import TIMEOUT_S, Bus, Process, finish, one_line, wait_until
+from tests.commands.test_cli_look import node_of
 
 
 @pytest.fixture
@@ -58,8 +59,13 @@ def test_ctrl_c_ends_a_recording_and_everything_is_kept(bus: Bus, store: Path) -
 
 
 def test_recording_ends_by_itself_and_sums_up_as_json(bus: Bus, store: Path) -> None:
-    with recording(bus, store, "--for", "3s", "--json") as recorder:
-        bus.run("pub", "/plant/temp", "--size", "1000", "-n", "50", "-w", "1")
+    # The publisher is there before the time of the recorder begins.
+    with node_of(bus, "p") as node, recording(bus, store, "--for", "3s", "--json") as recorder:
+        publisher = node.publisher("/plant/temp")
+        assert publisher.wait_for_subscribers(1, TIMEOUT_S)
+        for _ in range(50):
+            publisher.publish(bytes(1000))
+        assert node.flush(TIMEOUT_S)
         code, out, _ = finish(recorder)
     told = json.loads(out)
     assert code == 0

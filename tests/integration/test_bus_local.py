@@ -612,7 +612,7 @@ def test_killed_readers_leave_nothing_behind() -> None:
         assert survivor.hear() == [], "the other one missed nothing"
         assert descriptors[-1] <= descriptors[1] + 4, descriptors
         assert shared(node).bytes_total <= 256 << 20 and threads < 12
-        assert statistics.median(took_s) < 0.05, took_s
+        assert statistics.median(took_s) < (0.05 if IS_SOAK else 1), took_s
         survivor.tell()
         assert survivor.ends() == 0
     names = os.listdir(runtime_directory())
