@@ -6,23 +6,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from hubbub.pipeline.session import start
+from tests.spark.tiny import start_tiny
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Start Spark for tiny data: one thread, one partition, the quick compiler only."""
-    session = start(
-        "local[1]",
-        settings={
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "1",
-            # Compiling a plan takes longer than it takes to interpret it for ten rows.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        },
-        java_options=("-XX:TieredStopAtLevel=1",),
-    )
+    """Start Spark, and stop it when all tests are through."""
+    session = start_tiny()
     yield session
     session.stop()
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from hubbub.pipeline.registry import PUBLIC
 from hubbub.pipeline.run import Pipeline, make_setup
-from hubbub.pipeline.session import start
 from hubbub.pipeline.versions import Versions
+from tests.spark.tiny import start_tiny
 
 ONLY = PUBLIC
 
@@ -23,11 +23,7 @@ ONLY = PUBLIC
 def main() -> None:
     """Run, and die."""
     store, tables, step, moment = sys.argv[1:]
-    spark = start(
-        "local[1]",
-        settings={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"},
-        java_options=("-XX:TieredStopAtLevel=1",),
-    )
+    spark = start_tiny()
     java = spark.sparkContext._gateway.proc.pid
     left = int(step)
 
