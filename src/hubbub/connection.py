@@ -1,5 +1,6 @@
 """A channel that a node has joined: its driver, its subscriptions, its end."""
 
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from random import Random, SystemRandom
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub import neighbours
 from hubbub.channel import Channel
 from hubbub.closing import Closing, read_linger
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import Event, SchemaMismatch
 from hubbub.limits import PATTERNS_MAX
 from hubbub.links.dialling import HostAndPort
@@ -143,21 +144,28 @@ class Connection(Closing):
         return handle
 
     def subscribe(self, handle: Handle[Sink]) -> None:
-        """Tell the others that a pattern is wanted, and its history if the subscription asks."""
+        """Tell the others that a pattern is wanted, and its history if the subscription asks.
+
+        A channel that another thread is closing is none of those a subscription of all hears.
+        """
         core, pattern, request = self.driver.core, handle.pattern, handle.value.request
-        if request:
-            count = handle.value.subscription.history or 0
-            self.driver.call(core.join, pattern, request, count)
-        else:
-            self.driver.call(core.subscribe, pattern)
+        try:
+            if request:
+                count = handle.value.subscription.history or 0
+                self.driver.call(core.join, pattern, request, count)
+            else:
+                self.driver.call(core.subscribe, pattern)
+        except ClosedError:
+            if handle.value.subscription.channel is self:
+                raise
         self.neighbours.look_again()
 
     def remove(self, handle: Handle[Sink]) -> None:
         """Receive it no longer."""
         self._matcher.remove(handle)
         self.neighbours.changed()
-        if self.driver.closed_reason is None:
-            core, pattern, request = self.driver.core, handle.pattern, handle.value.request
+        core, pattern, request = self.driver.core, handle.pattern, handle.value.request
+        with suppress(ClosedError):
             if request:
                 self.driver.call(core.leave, pattern, request)
             else:

@@ -155,6 +155,24 @@ def test_channel_is_left_at_the_end_of_a_with_block() -> None:
         assert [each.name for each in node.channels] == [one.name]
 
 
+def test_patterns_come_and_go_while_another_thread_closes_a_channel() -> None:
+    """They raised, and what had been added on the other channels could never be removed."""
+    place, one, two = two_channels()
+    with place.open("n", channels=[one, two]) as node:
+        subscription = node.subscribe("/x")
+        ending = node.channels[1]
+        ending.driver.finish("closed")  # As far as another thread has got; the node comes next.
+        handle = subscription.add("/y")
+        node.publish("/y", b"heard")
+        assert payloads(take(subscription, 1)) == [b"heard"]
+        subscription.remove(handle)
+        assert subscription.patterns == ("/x",)
+        with pytest.raises(ClosedError, match=f"channel {two.name} is closed"):
+            node.subscribe("/x", channel=two)
+        ending.close()
+        assert len(node.statistics().subscriptions) == 1
+
+
 def test_channel_whose_listener_is_refused_is_not_joined() -> None:
     """It was among the channels of the node, and nothing came or went there."""
     place, one, two = two_channels()
