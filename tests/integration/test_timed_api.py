@@ -12,6 +12,8 @@ import msgspec
 import pytest
 
 import hubbub
+from hubbub.producer import make_options
+from hubbub.protocol.timetrigger.producer import ProducerOptions
 from tests.integration.bus import IS_SOAK, Events, Place, fresh_place, wait_until
 
 SPEED = "/vehicle/speed"
@@ -364,6 +366,13 @@ def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
     ]:
         with pytest.raises(hubbub.HubbubError, match=text):
             refused()
+
+
+def test_options_of_a_producer_are_those_that_were_given() -> None:
+    options = make_options("strict", 5, 100, stagger=True, scope=7, inside=True)
+    assert options == ProducerOptions("strict", 5000, 100, True, 7, True)
+    assert options.spacing_us == 10_000
+    assert make_options("due", 20.5, 1000, stagger=False, scope=0).spacing_us == 20_500
 
 
 def test_registered_type_and_its_subject_are_one(nodes: Any) -> None:

@@ -80,6 +80,15 @@ def test_offset_is_off_by_at_most_half_the_round_trip() -> None:
     assert ours.following == b"a" * 20 and ours.rank == FOLLOWS
 
 
+def test_exchange_is_worth_less_the_longer_it_is_ago() -> None:
+    ours = Offsets(b"b" * 20, FREE)
+    for now_ns, way_us in ((SECOND, 50), (2 * SECOND, 100), (4 * SECOND, 250)):
+        now, answer = exchange(ours, now_ns, way_us * US, way_us * US, WALL)
+        reading = ours.hear(now, b"a" * 20, answer)
+    # Clocks drift by 100 us a second at most: after three of them 50 us have become 350.
+    assert reading is not None and reading.error_ns == (250 + 3) * US
+
+
 def test_best_rank_then_lowest_key_is_followed_and_nobody_follows_a_follower() -> None:
     ours = Offsets(b"m" * 20, FREE)
     for key, rank in [(b"a", FREE), (b"z", SYSTEM), (b"q", SYSTEM), (b"b", FOLLOWS)]:

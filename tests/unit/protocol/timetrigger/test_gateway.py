@@ -1,5 +1,7 @@
 """Components of several nodes on one network: who hears what, once, and from whom."""
 
+from itertools import pairwise
+
 import pytest
 
 from hubbub.errors import ConfigurationError
@@ -164,6 +166,29 @@ def test_late_producer_is_told_at_once_what_is_wanted(lan: Lan) -> None:
     maker.produce()
     lan.run(15 * MS)
     assert len(user.got(consumer)) == 1
+
+
+def test_interest_is_renewed_three_times_a_lease_and_not_by_all_at_once(lan: Lan) -> None:
+    users = [Car(lan), Car(lan)]
+    for user in users:
+        user.consume(100)
+    lan.run(20 * SECOND)
+    times = [[one.sent_ns for one in lan.sent_of(INTEREST, user.node)] for user in users]
+    gaps = [after - before for some in times for before, after in pairwise(some[2:])]
+    assert 900 * MS <= min(gaps) < max(gaps) <= 1100 * MS and len(gaps) >= 34
+    assert all(one != other for one, other in zip(times[0][3:], times[1][3:], strict=False))
+
+
+def test_consumer_of_what_was_heard_before_it_wanted_any_is_served(lan: Lan) -> None:
+    maker, late, *others = (Car(lan) for _ in range(4))
+    maker.produce()
+    for other in others:
+        other.consume(100)
+    lan.run(500 * MS)
+    assert late.gateway.tally.unwanted >= 4
+    consumer = late.consume(100)
+    lan.run(500 * MS)
+    assert len(late.got(consumer)) >= 5
 
 
 def test_withdrawn_interest_stops_samples_and_so_does_a_leave(lan: Lan) -> None:

@@ -189,6 +189,19 @@ def test_change_of_the_plan_leaves_no_gap_longer_than_the_period() -> None:
     assert len(set(bench.ticks)) == len(bench.ticks)
 
 
+@pytest.mark.parametrize("withdrawn_ms", [301, 319])
+def test_slot_whose_tick_was_to_come_later_keeps_it_when_the_plan_changes(
+    withdrawn_ms: int,
+) -> None:
+    bench = Bench(schedule=HARMONISED)
+    bench.want(interest(1, 1, 80))
+    bench.want(interest(0, 1, 300))
+    bench.run(withdrawn_ms * MS)  # The slot from 300 ms on was to be served at 320.
+    bench.want(interest(1, 2))
+    bench.run(1000 * MS)
+    assert bench.ms() == [0, 1, 80, 160, 240, 320, 600, 900]
+
+
 def test_pause_is_not_made_up_for_by_a_burst() -> None:
     bench = Bench()
     bench.want(interest(0, 1, 10, lease_ms=10**6))
