@@ -148,7 +148,7 @@ class Nagging(Event, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"nagging: {self.requests} repair requests in {self.seconds:.0f} s"
+            f"nagging: {self.requests} repair requests in {self.seconds:.3g} s"
             f" without a quiet window on {self.channel}, {self.policy}"
         )
 

@@ -173,6 +173,7 @@ def test_nagging_receiver_is_reported_once_and_suspends_itself() -> None:
         publish_until(publisher, lambda: events.of(Nagging))
         nagging = events.of(Nagging)[0]
         assert nagging.policy == "suspend" and nagging.requests >= 4
+        assert " in 0.2 s " in str(Nagging("c", 5, 0.2, "suspend"))  # It had been 0 s.
         [channel] = receiver.statistics().channels
         received, naks = subscription.received, channel.naks_sent
         end_s = time.monotonic() + 0.6
