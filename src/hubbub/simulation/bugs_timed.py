@@ -15,6 +15,7 @@ from hubbub.protocol.timetrigger.passing import Numbers
 from hubbub.protocol.timetrigger.plan import DUE, Plan
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay, Route
+from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.sieve import Sieve, Wish
 from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, Timekeeper
@@ -341,3 +342,25 @@ def offer_forgotten_with_its_end(sound: Method) -> Method:
 def counts_begin_at_the_time_of_a_clock_that_went_back(sound: Method) -> Method:
     """Count from what the clock shows, whatever was counted before."""
     return lambda self, now: self.at(now) // 1000
+
+
+@bug(Reports, "advance", "timed_loss")
+def misses_told_only_with_the_next_one(sound: Method) -> Method:
+    """Keep what came within a second of the last report for the next occasion."""
+
+    def advance(self: Reports, now: int) -> None:
+        self.due_ns = NEVER
+
+    return advance
+
+
+@bug(Relay, "_look_closely", "timed_loss")
+def slots_passed_over_by_a_sample_not_told(sound: Method) -> Method:
+    """Tell only of slots that were given up before the next sample came."""
+
+    def look_closely(self: Relay, now: int, route: Route, sieve: Sieve, response: Response) -> bool:
+        outcome = sieve.take(now, response)
+        self._office.plan(sieve)
+        return outcome == TAKEN
+
+    return look_closely

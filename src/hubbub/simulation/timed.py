@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
+from hubbub.events import DeadlineMissed
 from hubbub.limits import MS, PERIODS_PLANNED_MAX, SECOND, US
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.passing import Sample
@@ -244,6 +245,15 @@ class Company:
             world.check(least <= consumer.missed <= most, f"{text} slots are counted as missed")
             is_complete = consumer.served == len(user.taken)
             world.check(is_complete, f"{consumer.served} of {len(user.taken)} samples are counted")
+
+    def check_told(self) -> None:
+        """Compare what was reported as missed, a second after the last of it, with the counters."""
+        for user in self.users:
+            events = [e for _, node, e in self.stage.ledger.events if node is user.node]
+            told = sum(e.slots for e in events if isinstance(e, DeadlineMissed))
+            missed = user.consumer.missed
+            text = f"{user.node} has reported {told} of {missed} slots that were missed"
+            self.stage.world.check(told == missed, text)
 
     def _check_once(self, user: User, maker: Maker) -> None:
         """Check that no tick was taken twice, nor out of order."""

@@ -28,6 +28,7 @@ from hubbub.protocol.timetrigger.passing import Sample
 from hubbub.protocol.timetrigger.post import Post
 from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay
+from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.sieve import Sieve
 from hubbub.protocol.timetrigger.supply import Supply
 from hubbub.protocol.timetrigger.timekeeper import Timekeeper
@@ -299,6 +300,8 @@ class Gateway:
                 self.supply.advance(now, item)
             elif isinstance(item, Sieve):
                 self.relay.judge(now, item)
+            elif isinstance(item, Reports):
+                item.advance(now)
             else:
                 self.wants.tell_again(now, item)
         self._set_due()

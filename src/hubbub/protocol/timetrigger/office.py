@@ -32,7 +32,7 @@ class Office:
         self.trace: Callable[[Discarded], None] | None = None  # Of samples that are not taken.
         self.watch: Watch | None = None
         self.tally = GatewayTally()
-        self.reports = Reports(endpoint, self.source_of)
+        self.reports = Reports(endpoint, self.source_of, self.plan)
         self.agenda = Agenda()
         self.out: deque[Burst] = deque()
         self.due_ns = NEVER

@@ -250,7 +250,11 @@ class Relay:
 
     def _look_closely(self, now: int, route: Route, sieve: Sieve, response: Response) -> bool:
         due_ns = sieve.due_ns
+        stream = sieve.streams.get(route.origin)
+        missed = 0 if stream is None else stream.missed
         outcome = sieve.take(now, response)
+        if stream is not None and stream.missed > missed:  # It is of a slot behind the next.
+            self._report(now, sieve, [Miss(route.origin, stream.missed - missed, is_lost=False)])
         if outcome != TAKEN:
             self._discard(route, response.sequence, outcome)
             return False

@@ -118,6 +118,9 @@ def timed_loss(stage: Stage) -> None:
     world.run_for(4 * SECOND)
     company.check_streams(_IN_FLIGHT_NS, is_lossless=False)
     company.check_counts(_IN_FLIGHT_NS)
+    company.loss = 0
+    world.run_for(1500 * MS)
+    company.check_told()
     _count(stage, company)
 
 

@@ -11,7 +11,6 @@ from hubbub.events import (
     InterestRefused,
     NothingProduced,
     PeriodGranted,
-    TicksSkipped,
 )
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.timetrigger.passing import Discarded, Seen
@@ -478,26 +477,6 @@ def test_samples_that_are_lost_are_not_asked_for(lan: Lan) -> None:
     lan.run(2 * SECOND)
     assert consumer.missed >= 5 and consumer.served >= 15
     assert lan.sent_of(NAK) == [] and not any(one.is_repair for one in lan.sent)
-
-
-def test_ticks_that_nobody_was_there_for_are_told_with_their_number(lan: Lan) -> None:
-    maker, user = Car(lan), Car(lan)
-    producer = maker.produce()
-    consumer = user.consume(100)
-    lan.run(1 * SECOND)
-    assert maker.events(TicksSkipped) == []
-    maker.node.is_running = False  # It gets no processor, and then an interest before its turn.
-    lan.run(1 * SECOND)
-    maker.node.is_running = True
-    user.gateway.set_period(lan.now, consumer, 50_000)
-    told = lan.sent_of(INTEREST, user.node)
-    lan.pump(user.node)
-    assert len(lan.sent_of(INTEREST, user.node)) > len(told)
-    data = lan.sent_of(INTEREST, user.node)[-1].data
-    maker.node.core.receive(lan.now, data, 0, user.node.address)
-    maker.node.drain(lan.now)
-    (skipped,) = maker.events(TicksSkipped)
-    assert (skipped.subject, skipped.skipped) == ("/x/1", producer.skipped) and skipped.skipped >= 8
 
 
 def test_how_quick_producers_were_is_not_remembered_of_endlessly_many(
