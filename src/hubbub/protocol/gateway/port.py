@@ -22,7 +22,6 @@ from hubbub.limits import (
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import CELLS, Framer
-from hubbub.protocol.gateway.relayed import Place
 from hubbub.protocol.gateway.remap import Remap
 from hubbub.protocol.gateway.waiting import Kept, Run, Waiting
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
@@ -36,11 +35,10 @@ Name = tuple[bytes, str]  # The key of the origin, and what the gateway calls th
 class Passed:
     """A topic that is passed on, and the sequence of the next message of it."""
 
-    __slots__ = ("bytes", "ends", "messages", "next", "place", "since_ns", "topic")
+    __slots__ = ("bytes", "ends", "messages", "next", "since_ns", "topic")
 
-    def __init__(self, topic: OutgoingTopic, place: Place, now: int) -> None:
+    def __init__(self, topic: OutgoingTopic, now: int) -> None:
         self.topic = topic
-        self.place = place  # How far we are with it here, if another gateway passes it on.
         self.next = topic.next_sequence
         self.since_ns = now
         # Its origin is gone, and all of it is before these frames of each stream.
@@ -270,7 +268,6 @@ class Port:
                 return False
             passed.topic.skip(first - passed.next)  # They are missing, and will be missed.
         passed.next = first + len(payloads)
-        passed.place.pass_over(passed.next)  # What we pass on here ourselves we do not miss here.
         self._count(passed, len(payloads), size_bytes)
         _publish(framer, passed.topic, payloads, published_ns)
         return True
@@ -294,8 +291,7 @@ class Port:
         if topic.subject not in core.state.topics:
             core.state.publish(topic)
             core.announce_topic(now, topic)
-        place = core.incoming.places.find(_key_of(origin), subject)
-        return Passed(topic, place, now)
+        return Passed(topic, now)
 
     def _end(self, now: int, name: Name) -> None:
         topic = self.passed.pop(name).topic

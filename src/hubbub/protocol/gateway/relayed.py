@@ -27,11 +27,6 @@ class Place:
         self.hole_first = 0
         self.hole_reason = ""
 
-    def pass_over(self, sequence: int) -> None:
-        """Wait for nothing before this any more, unless nothing was waited for anyhow."""
-        if self.expected is not None and not self.hole_first:
-            self.expected = max(self.expected, sequence)
-
 
 class RelayedTopic(IncomingTopic):
     """A topic of an origin elsewhere, as one gateway passes it on."""

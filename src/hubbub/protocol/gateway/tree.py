@@ -73,6 +73,8 @@ class Tree:
         best = [self._best(port) for port in range(len(self.heard))]
         if self._is_joined_already(best):
             self._join_ns = self._begin_ns + TREE_JOIN
+        elif any(best):  # Those on our other networks may take longer to be heard.
+            self._join_ns = max(self._join_ns, self._begin_ns + 2 * TREE_ALONE)
         self.is_listening = self.is_listening and now < self._join_ns
         root_port = self._choose_root(best)
         for port, other in enumerate(best):

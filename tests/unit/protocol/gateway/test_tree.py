@@ -107,6 +107,15 @@ def test_newcomer_listens_before_it_takes_over() -> None:
     assert not exchange(begin_ns + TREE_JOIN)
 
 
+def test_newcomer_that_extends_a_chain_waits_a_little_for_others_to_be_heard() -> None:
+    active, tree = Beacon(b"a" * 12, 0, b"a" * 12, 0, True, False), Tree(b"b" * 12, 2, 0)
+    tree.hear(0, 0, b"other", active)
+    tree.settle(2 * TREE_ALONE - 1, lambda *_: True)
+    assert tree.is_listening and tree.is_open == [False, False]
+    tree.settle(2 * TREE_ALONE, lambda *_: True)
+    assert tree.is_open == [True, True]
+
+
 def test_ring_of_three_is_cut_once() -> None:
     drawing = Drawing((0, 1), (1, 2), (2, 0))
     assert len(drawing.open_ports()) == 5
