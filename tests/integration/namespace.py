@@ -5,6 +5,7 @@ does to interfaces and routes is seen outside. Root may make a namespace; others
 lets them make a user namespace along with it.
 """
 
+import atexit
 import ctypes
 import importlib
 import os
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import NoReturn
 
 import pytest
@@ -98,6 +101,9 @@ def enter() -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
         Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+        # We are root here, but the runtime directory of root is not ours.
+        runtime = os.environ["HUBBUB_RUNTIME_DIR"] = mkdtemp(prefix="hubbub-")
+        atexit.register(rmtree, runtime, ignore_errors=True)
     ip("link set lo up")
 
 
