@@ -152,7 +152,7 @@ def test_killed_process_is_missed_at_once() -> None:
             took_s.append(time.monotonic() - before_s)
             assert (left.peer.name, left.reason) == ("sitter", "died")
             assert pipes_of(node) == 0
-    assert min(took_s) < 0.05, took_s
+    assert min(took_s) < (0.05 if IS_SOAK else 1), took_s
 
 
 def test_stopped_subscriber_does_not_keep_another_from_its_messages() -> None:
