@@ -116,7 +116,8 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # It has ended, and we are about to be told.
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it however it is."""
