@@ -361,6 +361,8 @@ class Core:
         if size > HEADER_BYTES and buffer[KIND_OFFSET] == RESPONSE:
             self.lanes.receive(now, buffer, step, source)
             return
+        if not size:
+            endpoint.drops["short"] += 1
         end = 0
         while (start := end) < size:
             end = min(start + step, size)
