@@ -600,6 +600,7 @@ class Core:
             ends = [(s, sender.next_sequence) for s, sender in self.outgoing.senders.items()]
             self.endpoint.send(None, GOODBYE, 0, control.encode(Goodbye(ends)))
             self._goodbyes += 1
+            self.incoming.leave(self.peers.values())
         if is_over or (self.outgoing.is_settled() and self._goodbyes >= GOODBYE_REPEATS):
             self.is_closed = True
             self.events.append(Closed(self.endpoint.channel, "closed"))

@@ -6,6 +6,7 @@ others hear it.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 
 from hubbub.limits import (
@@ -48,6 +49,10 @@ EARLY_HEADER_BYTES = 512
 _ASKED_SPREAD = 10  # Above so many receivers, answers to a question are spread over a round trip.
 
 
+def _nothing_is_wanted(subject: str) -> bool:
+    return False
+
+
 class Incoming:
     """Everything this node receives as a subscriber on one channel."""
 
@@ -68,6 +73,7 @@ class Incoming:
         self.places = Places(self._is_here)
         self.asked: dict[bytes, int] = {}  # And which request for history was our last then.
         self.wants_grant = False  # Something was lost that may have named topics.
+        self.is_wanted = interest.includes
         self.is_suspended = False
         self.is_crowded = False  # Those we work for are behind: no STATUS makes room for more.
         self.active_senders = 1
@@ -75,6 +81,17 @@ class Incoming:
             endpoint.now, int(settings.nagging_window_ms * MS), int(settings.nagging_check_ms * MS),
             settings.nagging_requests,
         )  # fmt: skip
+
+    def leave(self, peers: Iterable[Peer]) -> None:
+        """Want nothing any more: we have said goodbye, so what does not come is no loss.
+
+        What still comes is acknowledged, for those who did not hear us.
+        """
+        self.is_wanted = _nothing_is_wanted
+        for peer in peers:
+            for receiver in peer.incoming.values():
+                receiver.is_wanted = self.is_wanted
+                receiver.reconsider_interest()
 
     def _is_here(self, key: bytes) -> bool:
         """Tell whether a node is on this channel itself: another one, or we."""
@@ -283,7 +300,7 @@ class Incoming:
             tolerance_ns = int(self.endpoint.settings.reorder_tolerance_ms * MS)
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
-                tolerance_ns, self.budget, self.interest.includes,
+                tolerance_ns, self.budget, self.is_wanted,
                 partial(self.endpoint.resolve, peer.key), self.interest.asks.match, self.places,
                 self._twin_of(peer, granted.stream),
             )  # fmt: skip
