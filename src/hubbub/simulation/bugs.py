@@ -142,8 +142,8 @@ def tail_never_told(sound: Method) -> Method:
 def newest_frame_not_repaired(sound: Method) -> Method:
     """Repair everything but the last frame."""
 
-    def queue(self: Sender, now: int, key: bytes, sequence: int) -> Any:
-        return 0 if sequence == self.next_sequence - 1 else sound(self, now, key, sequence)
+    def queue(self: Sender, now: int, sequence: int) -> Any:
+        return 0 if sequence == self.next_sequence - 1 else sound(self, now, sequence)
 
     return queue
 
@@ -448,7 +448,8 @@ def history_handed_out_twice(sound: Method) -> Method:
 @bug(Replays, "settle", "history", 17)
 def history_ended_when_it_was_sent(sound: Method) -> Method:
     """Owe a history no longer than until it is in frames."""
-    return lambda self, peer, contiguous, serial: sound(self, peer, 1 << 64, 1 << 64)
+    ever = 1 << 64
+    return lambda self, peer, stream, contiguous, serial: sound(self, peer, stream, ever, ever)
 
 
 @bug(Replays, "feed", "history", 22)

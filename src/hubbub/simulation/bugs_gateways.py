@@ -17,9 +17,9 @@ from hubbub.wire.control import Topic
 def origin_not_told(sound: Method) -> Method:
     """Pass messages on as those of the gateway."""
 
-    def declare(self: OutgoingTopic, first: int) -> Topic:
+    def declare(self: OutgoingTopic, stream: int, first: int) -> Topic:
         hops, self.hops = self.hops, 0
-        declared: Topic = sound(self, first)
+        declared: Topic = sound(self, stream, first)
         self.hops = hops
         return declared
 

@@ -213,7 +213,7 @@ def dead_branch_not_repaired(sound: Method) -> Method:
 @bug(Sequencer, "push", "services_order")
 def order_of_arrival(sound: Method) -> Method:
     """Hand messages out as they come."""
-    return lambda self, now, number, item: [item]
+    return lambda self, now, number, item, count=1: [item]
 
 
 @bug(Swim, "_object", "services_churn", seed=336)
