@@ -8,6 +8,9 @@ from inspect import signature
 import pytest
 
 from hubbub.simulation import (
+    bugs_gateways,
+    bugs_services,
+    bugs_timed,
     list_scenarios,
     run,
     run_many,
@@ -15,6 +18,8 @@ from hubbub.simulation import (
 from hubbub.simulation.bugs import BUGS, planted
 from hubbub.simulation.scenarios import SCENARIOS
 from hubbub.simulation.stage import Stage
+
+assert bugs_timed and bugs_services and bugs_gateways  # They enter their bugs, too.
 
 # So many seeds are enough to find any of the planted bugs.
 SEEDS_TO_FIND_A_BUG = 25
