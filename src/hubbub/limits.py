@@ -343,6 +343,9 @@ WINDOW_S: Final = 10.0
 WATERMARK_S: Final = 60.0
 WINDOW_S_MAX: Final = 3600.0
 WATERMARK_S_MAX: Final = 7 * 86_400.0
+# What was in a folder is believed once nothing changed there for so long, and then for so long.
+LISTING_SETTLED_S: Final = 0.5
+LISTING_KEPT_S: Final = 60.0
 STEP_FILES_MAX: Final = 200  # A step of an incremental or live run reads at most so many files.
 STEP_ROWS: Final = 20_000_000  # A step of a batch run reads about so many rows.
 SMALL_STEP_ROWS: Final = 200_000  # So few rows are quicker in one piece than spread.

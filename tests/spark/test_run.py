@@ -10,10 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hubbub.errors import ConfigurationError
-from hubbub.limits import SECOND
+from hubbub.limits import SECOND, SWEEP_AFTER
 from hubbub.pipeline import tables
 from hubbub.pipeline.run import Pipeline, Progress, Summary, make_setup
 from hubbub.store.checkpoints import checkpoints
+from hubbub.store.compact import compact, sweep, tidying
+from hubbub.store.layout import HOUR_NS
+from hubbub.store.manifest import read_manifest
 from tests.spark.recording import Recording
 from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, message
 
@@ -191,6 +194,43 @@ def test_late_rows_are_cut_by_a_live_run_and_merged_by_the_next(
     assert tables.read(tmp_path / "tables", "late").num_rows > 0
     run(spark, recording.path, tmp_path / "tables")
     assert_same(all_tables(tmp_path / "tables"), expected)
+
+
+def test_compaction_beside_a_live_run_takes_nothing_away_and_shows_nothing_twice(
+    spark: SparkSession,
+    tmp_path: Path,
+    expected: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hubbub.pipeline.run.CHECKPOINT_INTERVAL_S", 0.0)
+    parts, store, out = segments(), tmp_path / "store", tmp_path / "tables"
+    recording = record(store, parts[:5])
+    later_ns = START_NS + 100 * HOUR_NS
+    pipeline = Pipeline(spark, store, out, make_setup(watermark_s=WATERMARK_S), files_max=4)
+    waiting, added = parts[5:], count_messages(parts[:5])
+
+    def is_over() -> bool:
+        nonlocal added
+        with tidying(store) as is_ours:
+            assert is_ours
+            list(compact(store, later_ns))
+            sweep(store, later_ns + SWEEP_AFTER)
+        if pipeline.versions.state().get("counts", {}).get("read", 0) < added:
+            return False
+        more = [waiting.pop(0) for _ in range(min(4, len(waiting)))]
+        for table, rows in more:
+            recording.add(rows, table)
+        added += count_messages(more)
+        return not more
+
+    with pipeline.versions.locked():
+        pipeline.run_live(is_over)
+    manifest = read_manifest(store)
+    assert manifest.swept["messages"] > 0 and len(manifest.entries) > 1
+    run(spark, store, out)
+    assert_same(all_tables(out), expected)
+    run(spark, store, tmp_path / "again", "batch")
+    assert_same(all_tables(tmp_path / "again"), expected)
 
 
 def test_a_copy_that_was_received_earlier_takes_the_place_of_one_counted_before(

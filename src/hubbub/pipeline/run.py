@@ -1,8 +1,9 @@
 """Runs of the pipeline: in one go, bit by bit, or live; all by the same steps.
 
-The first run reads everything there is, large files included. Later ones are streams of Spark over
-the small files: they say when there is something new. What was read, and by which step, is part of
-the version of the tables, so a step that was killed is done again, and no file is read twice.
+The first run reads everything there is, large files included. Later ones are streams of Spark,
+whose micro-batches are steps over the small files that are new (noticing.py). What was read, and by
+which step, is part of the version of the tables, so a step that was killed is done again, and no
+file is read twice.
 """
 
 import re
@@ -30,6 +31,7 @@ from hubbub.limits import (
     WINDOW_S_MAX,
 )
 from hubbub.pipeline.failures import SPARK_ERRORS, find_unreadable, told_in_one_line
+from hubbub.pipeline.noticing import Notices, Signals
 from hubbub.pipeline.parts import thinned
 from hubbub.pipeline.recording import (
     INPUTS,
@@ -49,14 +51,14 @@ from hubbub.pipeline.transforms import quality
 from hubbub.pipeline.transforms.messages import with_value
 from hubbub.pipeline.versions import Versions
 from hubbub.store.checkpoints import advance, register
-from hubbub.store.layout import DataFile, data_files
+from hubbub.store.layout import DataFile
 from hubbub.store.manifest import compact_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
 
@@ -122,6 +124,8 @@ class Pipeline:
         self._report = report
         self._files_max = files_max
         self._stepping = threading.Lock()
+        self._notices = Notices(store)
+        self._signals: Signals | None = None
         self._is_ending = False
         # A run that was killed before its first commit must come again under the same name.
         self._reader = f"pipeline-{sha1(str(tables.absolute()).encode()).hexdigest()[:12]}"
@@ -202,6 +206,8 @@ class Pipeline:
         if self._stepping.acquire(blocking=False):
             try:
                 self._say("waiting for more")
+                if self._signals is not None and self._notices.waiting(self._done):
+                    self._signals.give()
                 if time.monotonic() - self._told_s > CHECKPOINT_INTERVAL_S:
                     self._tell_store()
             finally:
@@ -222,29 +228,27 @@ class Pipeline:
         return self.summary()
 
     def _stream(self, *, is_live: bool, interval_s: float = 0.0) -> "StreamingQuery":
-        """Start a stream that says when there are new files: the steps find and read them."""
-        for table in INPUTS:
-            (self._store / table).mkdir(exist_ok=True)
-        # One source for all tables: each more would cost a look and a log of its own.
-        files = (
-            self._spark.readStream.schema("recorder STRING")
-            .option("maxFilesPerTrigger", self._files_max)
-            # Without it the folders of hours add a column as soon as there is one.
-            .option("recursiveFileLookup", "true")
-            .parquet(f"{_literal(self._store)}/{{{','.join(INPUTS)}}}")
+        """Start a stream whose micro-batches are steps: these find the new files, and read them."""
+        checkpoint = self.versions.root / self._state["checkpoint"]
+        signals = Signals(checkpoint / "signals")
+        if is_live:
+            self._signals = signals
+        else:
+            signals.give(-(-len(self._notices.waiting(self._done)) // self._files_max))
+        given = self._spark.readStream.option("maxFilesPerTrigger", 1).text(
+            _literal(signals.folder)
         )
 
         def take(_: "DataFrame", number: int) -> None:
             with self._stepping:
+                signals.taken()
                 if self._is_ending:
                     # Not to return: Spark would believe that the step was done.
                     raise InterruptedError("the run is ending")
                 if number > self._state.get("batch", -1):
                     self._take(number, is_live=is_live)
 
-        writer = files.writeStream.foreachBatch(take).option(
-            "checkpointLocation", str(self.versions.root / self._state["checkpoint"])
-        )
+        writer = given.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
         if is_live:
             writer = writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
         else:
@@ -255,14 +259,10 @@ class Pipeline:
     def _take(self, number: int, *, is_live: bool) -> None:
         """Do the step of one micro-batch, with all that is there by now.
 
-        Not only with the files that Spark has put into it: to ask for their names is a job of its
-        own (0.07 s), and the files of one segment, which come one after the other, would make two
-        steps. A micro-batch whose files were taken before it finds nothing to do.
+        The files of one segment come one after the other, and would else make two steps. A
+        micro-batch whose files were taken before it finds nothing to do.
         """
-        files = [file for table in INPUTS for file in data_files(self._store, table)]
-        new = [file for file in files if name_of(file) not in self._done]
-        new.sort(key=lambda file: (file.segment, file.table, file.first))
-        if some := new[: self._files_max]:
+        if some := self._notices.waiting(self._done)[: self._files_max]:
             self._step(portion(some, map(name_of, some)), batch=number, is_live=is_live)
 
     def _step(

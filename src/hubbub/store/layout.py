@@ -94,15 +94,16 @@ def data_files(store: Path, table: str) -> list[DataFile]:
     A folder may vanish while it is looked at: then nobody needs what was in it.
     """
     found = []
-    for hour in _list(store / table):
-        for path in _list(hour):
+    for hour in list_folder(store / table):
+        for path in list_folder(hour):
             file = parse_name(path)
             if file is not None:
                 found.append(file)
     return sorted(found, key=lambda file: (file.first, file.segment))
 
 
-def _list(folder: Path) -> list[Path]:
+def list_folder(folder: Path) -> list[Path]:
+    """Return what lies in a folder; nothing, if there is none."""
     try:
         return [folder / name for name in os.listdir(folder)]
     except (FileNotFoundError, NotADirectoryError):
