@@ -195,18 +195,19 @@ def test_nagging_receiver_that_only_reports_goes_on() -> None:
 
 
 def test_nagging_receiver_that_resyncs_reports_what_it_gave_up_and_goes_on() -> None:
-    place, events = fresh_place(), Events()
-    sender, receiver, publisher, subscription = nag(place, "resync", events)
-    with sender, receiver:
-        publish_until(
-            publisher, lambda: any(g.reason == "nagging" for g in events.of(GapAbandoned))
-        )
-        received = subscription.received
-        publish_until(publisher, lambda: subscription.received > received + 20)
-        gaps = events.of(GapAbandoned)
-        missing = {n for gap in gaps for n in range(gap.first, gap.last + 1)}
-        heard = {m.sequence for m in take(subscription, subscription.pending)}
-        assert missing and not missing & heard
+    given_up: set[int] = set()
+    while not given_up:  # Once in a hundred times nothing is missing when it resyncs.
+        events = Events()
+        sender, receiver, publisher, subscription = nag(fresh_place(), "resync", events)
+        with sender, receiver:
+            publish_until(publisher, lambda events=events: events.of(Nagging))
+            received = subscription.received
+            publish_until(publisher, lambda sub=subscription, at=received: sub.received > at + 20)
+            gaps = events.of(GapAbandoned)
+            assert {gap.reason for gap in gaps} <= {"nagging"}
+            given_up = {n for gap in gaps for n in range(gap.first, gap.last + 1)}
+            heard = {m.sequence for m in take(subscription, subscription.pending)}
+            assert not given_up & heard
 
 
 def test_rare_losses_are_no_nagging() -> None:
