@@ -22,7 +22,8 @@ begin() {
 
 "$(dirname "$python")/mypy" >"$logs/types" 2>&1 &
 types=$!
-begin pure "tests/unit tests/property tests/fuzz tests/simulation" "$@"
+begin simulation tests/simulation "$@"
+begin pure "tests/unit tests/property tests/fuzz" "$@"
 begin commands tests/commands "$@"
 begin spark tests/spark "$@"
 "$python" -m pytest tests/integration "$@"
@@ -33,7 +34,7 @@ for lane in $lanes; do
 done
 wait "$types"
 types_code=$?
-cat "$logs"/pure "$logs"/commands "$logs"/spark "$logs"/types
+cat "$logs"/pure "$logs"/simulation "$logs"/commands "$logs"/spark "$logs"/types
 # 5: the arguments choose no test of a lane, which is fine if another has some.
 worst=5
 for code in $codes; do

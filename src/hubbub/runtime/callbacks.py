@@ -104,6 +104,8 @@ class CallbackRunner:
         What `take` and `_call` do, without two calls more for each message: 0.2 us of 0.9 us. Who
         mutes us exhausts the run.
         """
+        if self._is_muted:
+            return True  # The run slipped in behind the closing, which could not exhaust it.
         callback, clock_ns, is_timed = self._callback, self._clock_ns, end_ns < _NEVER_NS
         for message in self._inbox.current:
             try:

@@ -175,9 +175,6 @@ class Port:
         for pattern in patterns:
             matcher.add(pattern, None)
         self._matcher = matcher
-        if self.is_open:
-            for name in [name for name in self.passed if not self.wants(name[1])]:
-                self._end(now, name)
         return True
 
     def called_here(self, patterns: Iterable[str]) -> frozenset[str]:
@@ -208,7 +205,7 @@ class Port:
         """Forget topics that are heard nowhere else any more, once receivers have all of them."""
         outgoing = self.core.outgoing
         for name, passed in list(self.passed.items()):
-            if name in heard:
+            if name in heard and (self.wants(name[1]) or not self.is_open):
                 passed.ends = None
             elif passed.ends is None:
                 passed.ends = outgoing.ends_of(passed.topic)
