@@ -135,7 +135,7 @@ def test_subject_without_anybody_is_one_line_and_exit_code_1(bus: Bus) -> None:
     assert (ended.returncode, ended.stdout) == (1, b"")
     assert "nobody publishes or wants /nothing in domain test-" in one_line(ended.stderr)
     found = json.loads(bus.run("info", "/nothing", "--json").stdout)
-    assert found == {"subject": "/nothing", "publishers": [], "subscribers": []}
+    assert found == {"subject": "/nothing", "publishers": [], "subscribers": [], "gateways": []}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from tests.commands.test_cli import TIMEOUT_S, Bus, Process, finish, one_line
 WATCHING = ["hz", "bw", "delay"]
 CAUTION = "hubbub: latencies compare two clocks: between hosts,"
 
+EMPTY = {"nodes": [], "far": [], "gateways": []}
+
 
 @pytest.fixture
 def bus() -> Bus:
@@ -251,13 +253,13 @@ def test_ps_of_an_empty_bus_is_one_line_and_exit_code_1(bus: Bus) -> None:
     assert (ended.returncode, ended.stdout) == (1, b"")
     assert "nobody else is in domain test-" in one_line(ended.stderr)
     ended = bus.run("ps", "--json")
-    assert (ended.returncode, json.loads(ended.stdout)) == (1, {"nodes": []})
+    assert (ended.returncode, json.loads(ended.stdout)) == (1, EMPTY)
 
 
 def test_ps_watches_until_it_is_interrupted(bus: Bus) -> None:
     with bus.start("ps", "--watch", "--json") as watcher:
         assert watcher.stdout is not None
-        assert json.loads(watcher.stdout.readline()) == {"nodes": []}
+        assert json.loads(watcher.stdout.readline()) == EMPTY
         with publishing(bus, "/a", 10) as publisher:
             end_s = time.monotonic() + TIMEOUT_S
             pids: list[int] = []

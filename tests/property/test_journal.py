@@ -12,8 +12,11 @@ from hubbub.store.records import KINDS, Decoder, Timing, decode_head
 from tests.unit.store.recording import body_of, pieces_of, write_segment
 
 u64 = st.integers(0, 2**64 - 1)
+i63 = st.integers(-(2**62), 2**62)
 texts = st.text(max_size=30)
-topics = st.builds(Topic, texts, texts, st.binary(max_size=12), u64, texts, u64)
+topics = st.builds(
+    Topic, texts, texts, st.binary(max_size=12), u64, texts, u64, texts, u64, st.integers(0, 255)
+)
 values = st.dictionaries(texts, st.none() | st.booleans() | u64 | texts, max_size=5)
 rows = st.builds(Row, u64, texts, values)
 
@@ -23,7 +26,7 @@ def runs(draw: st.DrawFn) -> Run:
     payloads = draw(st.lists(st.binary(max_size=50), min_size=1, max_size=20))
     times = draw(st.lists(u64, min_size=len(payloads), max_size=len(payloads)))
     replayed_ns = draw(st.none() | st.integers(1, 2**64 - 1))
-    timing = draw(st.none() | st.builds(Timing, u64, u64, u64))
+    timing = draw(st.none() | st.builds(Timing, u64, u64, u64, i63, i63))
     return Run(
         draw(u64), draw(topics), draw(u64), payloads, tuple(times), draw(u64), draw(texts),
         replayed_ns, timing,

@@ -16,7 +16,9 @@ from hubbub.cli.top.sheet import BAD, COURSE, FAINT, GOOD, PLAIN, Cell, Row, She
 from hubbub.cli.top.traffic import TopicFigures
 from hubbub.cli.views import write_rate
 from hubbub.statistics import PeerStatistics
+from hubbub.telling import SUBJECTS
 
+_OF_NODES: Final = SUBJECTS.removesuffix("*")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _TREND_COLUMNS: Final = 10
 _HEADROOM: Final = 1.3  # What is steady is no full block.
@@ -42,7 +44,9 @@ def topics(look: Look) -> Sheet:
     declared = {topic.subject: topic for topic in list_topics(look.peers)}
     for producer in look.producers:
         declared.setdefault(producer.subject, Topic(producer.subject))
-    subjects = sorted(declared.keys() | flowing.keys())
+    # That somebody looks on makes nodes tell of themselves; it is no traffic of the bus.
+    own = [one for one in flowing.keys() | declared.keys() if one.startswith(_OF_NODES)]
+    subjects = sorted((declared.keys() | flowing.keys()).difference(own))
     ends = _sampled_ends(look)
     rows = tuple(
         _topic_row(
