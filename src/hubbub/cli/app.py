@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,8 +110,33 @@ def _common(
         ),
     ] = None,
 ) -> None:
-    if config is not None:
-        os.environ[FILE_VARIABLE] = str(config)  # For `hubbub.open`, here and in what we start.
+    _use_file(config)
+
+
+def _use_file(path: Path | None) -> None:
+    if path is not None:
+        os.environ[FILE_VARIABLE] = str(path)  # For `hubbub.open`, here and in what we start.
+
+
+def command_tree() -> Any:
+    """Return all commands; --config may stand behind each of them as well as before."""
+    tree: Any = typer.main.get_command(app)
+    [before] = [option for option in tree.params if "--config" in option.opts]
+    behind = copy(before)
+    behind.expose_value = False
+    behind.callback = lambda _context, _option, path: _use_file(path)
+    for _, command in leaves(tree):
+        command.params.append(behind)
+    return tree
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Name the commands that do something, and not those that only have others below them."""
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, one in command.commands.items():
+        yield from leaves(one, (*path, name))
 
 
 def run() -> None:
@@ -119,7 +146,7 @@ def run() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        raise SystemExit(app(prog_name="hubbub", standalone_mode=False))
+        raise SystemExit(command_tree()(prog_name="hubbub", standalone_mode=False))
     except UsageError as error:
         _tell_usage(error)
     except HubbubError as error:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 
 from hubbub.cli import app as app_module
 from hubbub.cli.cheat import SHEET
@@ -18,17 +17,7 @@ from hubbub.cli.schedule import _COLUMNS as SCHEDULE_COLUMNS
 from hubbub.cli.screen import Column, table
 from hubbub.cli.services import _COLUMNS as SERVICE_COLUMNS
 
-
-def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Name every command of the tree."""
-    if not hasattr(command, "commands"):
-        yield path, command
-        return
-    for name, one in command.commands.items():
-        yield from leaves(one, (*path, name))
-
-
-COMMANDS = dict(leaves(typer.main.get_command(app_module.app)))
+COMMANDS = dict(app_module.leaves(app_module.command_tree()))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | None:
@@ -147,6 +136,36 @@ def test_config_show_tells_value_and_origin(
     assert run(monkeypatch, "--config", str(path), "config", "show") == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(re.match(r"faults +loss=0.1", line) for line in lines)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_config_may_stand_behind_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("HUBBUB_CONFIG", "")  # Put back at the end.
+    assert run(monkeypatch, *path, "--config", "x.toml", "--nonsense") == 2
+    assert "No such option: --nonsense" in one_line(capsys)
+    assert run(monkeypatch, *path, "--config") == 2
+    assert "'--config' requires an argument" in one_line(capsys)
+
+
+def test_config_behind_the_command_wins_over_the_one_before_and_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    for name in ("variable", "before", "behind"):
+        (tmp_path / name).write_text(f'domain = "{name}"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HUBBUB_DOMAIN", raising=False)
+    monkeypatch.setenv("HUBBUB_CONFIG", "variable")
+    for before, behind, wanted in (
+        ([], [], "variable"),
+        ([], ["--config", "behind"], "behind"),
+        (["--config", "before"], ["--config", "behind"], "behind"),
+        (["--config", "before"], [], "before"),
+    ):
+        assert run(monkeypatch, *before, "config", "show", "--json", *behind) == 0
+        shown = {one["option"]: one for one in json.loads(capsys.readouterr().out)["options"]}
+        assert (shown["domain"]["value"], shown["domain"]["from"]) == (wanted, wanted)
 
 
 def test_shell_completes_commands_and_options(

@@ -1,5 +1,6 @@
 """Every command that the documents show is one that there is, with options that it has."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 
-from hubbub.cli.app import UsageError, app
+from hubbub.cli.app import UsageError, command_tree
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 END = re.compile(r"\s(?:\||&|<|>|;|#|\d>|&&)(?:\s|$)|;")  # What is for the shell.
-TREE = typer.main.get_command(app)
+TREE = command_tree()
 
 
 def shown(text: str) -> Iterator[str]:
@@ -47,7 +48,10 @@ def test_there_are_commands_to_look_at() -> None:
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_command_of_a_document_can_be_read(page: str, command: str) -> None:
+def test_command_of_a_document_can_be_read(
+    page: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ})  # --config is remembered there.
     try:
         parse(command)
     except UsageError as error:
