@@ -112,18 +112,27 @@ def times_of(clock: Clock, start: float, end: float) -> Scale:
 def time_axis(times: Scale, y: float, top: float, room_px: float = 74) -> Markup:
     """Draw marks of the clock below a picture, and thin lines up through it."""
     wanted = int((times.end - times.start) / room_px)
-    parts: list[Child] = []
-    for tick in time_ticks(int(times.low), int(times.high), max(wanted, 2)):
-        x = times(tick.value)
-        parts += [line(x, top, x, y, "grid"), _time_label(x, y + 16, tick, times)]
+    ticks = time_ticks(int(times.low), int(times.high), max(wanted, 2))
+    parts: list[Child] = [
+        line(times(tick.value), top, times(tick.value), y, "grid") for tick in ticks
+    ]
+    parts += [write(x, y + 16, text, "tick", "middle") for x, text in _time_labels(times, ticks)]
     return join(*parts, line(times.start, y, times.end, y, "axis"))
 
 
-def _time_label(x: float, y: float, tick: Tick, times: Scale) -> Markup:
-    half = len(tick.label) * LETTER_PX / 2
-    if x - half < times.start:
-        return write(max(x, times.start), y, tick.label, "tick")
-    return write(x, y, tick.label, "tick", "end" if x + half > times.end else "middle")
+def _time_labels(times: Scale, ticks: Sequence[Tick]) -> list[tuple[float, str]]:
+    """Place the words below the marks: those at the ends stay inside, or go where none lies."""
+    placed: list[tuple[float, str]] = []
+    for tick in ticks:
+        wide = len(tick.label) * LETTER_PX
+        at = times(tick.value)
+        x = min(max(at, times.start + wide / 2), times.end - wide / 2)
+        if placed and x - placed[-1][0] < wide + LETTER_PX:
+            if x == at:  # The first had to step aside, and is in the way now.
+                placed[-1] = (x, tick.label)
+            continue
+        placed.append((x, tick.label))
+    return placed
 
 
 def value_axis(values: Scale, ticks: Sequence[Tick], left: float, right: float) -> Markup:
