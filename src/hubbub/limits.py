@@ -104,6 +104,7 @@ WANTS_MAX: Final = 64  # Consumers that one interest names, and with them at lea
 FLOOR_US: Final = 1000  # No producer has ticks closer to each other,
 CAP_HZ: Final = 1000  # nor more of them, unless it is told otherwise.
 CAP_HZ_MAX: Final = 1_000_000
+COPIES_MAX: Final = 8  # Of one sample.
 PERIODS_PLANNED_MAX: Final = 64  # Different ones; more are served at the shortest of them.
 INTERESTS_MAX: Final = 4096  # Of one producer, and
 INTERESTS_PER_NODE_MAX: Final = 1024  # of one node in it.

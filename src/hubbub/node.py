@@ -345,6 +345,7 @@ class Node(Closing):
         stagger: bool = False,
         scope: int = 0,
         inside: bool = False,
+        copies: int = 1,
         inline: bool = False,
         type: Any = None,
         port: int | None = None,
@@ -359,10 +360,11 @@ class Node(Closing):
         (at the shortest). No two samples are closer than `floor_ms` and `cap_hz` allow; who asks
         for more is granted that. `stagger` spreads producers over half a tick. `read` runs on the
         delivery threads, `inline=True` on the I/O thread; None: there is no sample this time.
-        `inside=True`: for consumers of this node alone, and nothing of it is sent.
+        `inside=True`: for consumers of this node alone, and nothing of it is sent. `copies=2` sends
+        each sample twice, apart: for what must not wait for the next tick if a frame is lost.
         """
         self._refuse_closed()
-        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside)
+        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside, copies)
         connection = self._connection_of(channel, find_data_type(what)[1])
         producer = Producer(
             self, connection, what, read, options=options, inline=inline, type=type, port=port

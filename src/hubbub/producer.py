@@ -14,7 +14,7 @@ from hubbub.closing import Closing
 from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError, PayloadError
 from hubbub.events import SampleFailed
-from hubbub.limits import CAP_HZ_MAX, MS, PERIOD_US_MAX, STOP_PATIENCE_S, US
+from hubbub.limits import CAP_HZ_MAX, COPIES_MAX, MS, PERIOD_US_MAX, STOP_PATIENCE_S, US
 from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
 from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
 
@@ -198,8 +198,9 @@ class Producer(Closing):
 
 
 def make_options(
-    schedule: str, floor_ms: float, cap_hz: int, stagger: bool, scope: int, inside: bool = False
-) -> ProducerOptions:
+    schedule: str, floor_ms: float, cap_hz: int, stagger: bool, scope: int, inside: bool = False,
+    copies: int = 1,
+) -> ProducerOptions:  # fmt: skip
     """Check the options of a producer."""
     if schedule not in SCHEDULES:
         raise ConfigurationError(f"schedule={schedule!r}: choose one of {', '.join(SCHEDULES)}")
@@ -212,7 +213,9 @@ def make_options(
         raise ConfigurationError(f"cap_hz={cap_hz!r} must be a number from 1 to {CAP_HZ_MAX}")
     if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
         raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
-    return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside))
+    if not isinstance(copies, int) or isinstance(copies, bool) or not 1 <= copies <= COPIES_MAX:
+        raise ConfigurationError(f"copies={copies!r} must be a number from 1 to {COPIES_MAX}")
+    return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside), copies)
 
 
 def _whole(value: float | None) -> int | None:

@@ -136,6 +136,16 @@ def test_what_stays_inside_is_not_told_outside(place: Place) -> None:
         assert {elsewhere.receive(10).payload for _ in range(5)} == {b"theirs"}
 
 
+def test_copies_of_samples_are_sent_in_time_and_taken_once(nodes: Any) -> None:
+    maker, user = nodes
+    maker.produce(SPEED, lambda: b"x", copies=2)
+    consumer = user.consume(SPEED, period_ms=20)
+    wait_until(lambda: consumer.statistics().served >= 10)
+    wait_until(lambda: consumer.statistics().duplicates >= 8)
+    slots = [message.tick_ns // 20_000_000 for message in take(consumer, 10)]
+    assert slots == sorted(set(slots))
+
+
 @pytest.mark.parametrize("links", [["local"], ["multicast"], ["local", "multicast"]])
 def test_samples_take_the_links_there_are(place: Place, links: list[str]) -> None:
     with place.open("maker", links=links) as maker, place.open("user", links=links) as user:
@@ -353,6 +363,7 @@ def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
         (lambda: node.produce(SPEED, lambda: b"", schedule="often"), "due, strict, harmonised"),
         (lambda: node.produce(SPEED, lambda: b"", cap_hz=0), "1 to"),
         (lambda: node.produce(SPEED, lambda: b"", floor_ms=0), "0.001"),
+        (lambda: node.produce(SPEED, lambda: b"", copies=0), "1 to 8"),
         (lambda: node.produce(SPEED, lambda: b"", port=1), "gateway"),
         (lambda: node.produce(77, lambda: b""), "register_data_type"),
         (lambda: node.consume(0, period_ms=1), "register_data_type"),
@@ -369,9 +380,9 @@ def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
 
 
 def test_options_of_a_producer_are_those_that_were_given() -> None:
-    options = make_options("strict", 5, 100, stagger=True, scope=7, inside=True)
-    assert options == ProducerOptions("strict", 5000, 100, True, 7, True)
-    assert options.spacing_us == 10_000
+    options = make_options("strict", 5, 100, stagger=True, scope=7, inside=True, copies=3)
+    assert options == ProducerOptions("strict", 5000, 100, True, 7, True, 3)
+    assert options.spacing_us == 30_000
     assert make_options("due", 20.5, 1000, stagger=False, scope=0).spacing_us == 20_500
 
 

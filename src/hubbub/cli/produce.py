@@ -49,6 +49,9 @@ def produce(
     cap: Annotated[
         int, typer.Option("--cap", metavar="HZ", help="At most so many samples a second.")
     ] = 1000,
+    copies: Annotated[
+        int, typer.Option("--copies", metavar="N", help="Send each sample so often, for safety.")
+    ] = 1,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="End after so many samples.")
     ] = None,
@@ -70,7 +73,9 @@ def produce(
     failures: list[hubbub.Event] = []
     with open_node(domain, interface, log, peers) as node:
         node.on_event(lambda event: _tell(event, failures))
-        producer = node.produce(subject, read, schedule=schedule, floor_ms=floor, cap_hz=cap)
+        producer = node.produce(
+            subject, read, schedule=schedule, floor_ms=floor, cap_hz=cap, copies=copies
+        )
         code = _wait(producer, read, count)
         statistics = producer.statistics()
     failed = statistics.failed - (read.asked_too_often if isinstance(read, Rows) else 0)

@@ -18,6 +18,7 @@ from hubbub.protocol.timetrigger.relay import Relay, Route
 from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.sieve import Sieve, Wish
 from hubbub.protocol.timetrigger.slots import EARLY, LATE, TAKEN, Stream
+from hubbub.protocol.timetrigger.supply import Supply
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK, Timekeeper
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.simulation.bugs import Method, bug
@@ -269,6 +270,12 @@ def sample_at_every_tick_of_the_divisor(sound: Method) -> Method:
         return (slot_ns // self.tick_ns + 1) * self.tick_ns
 
     return next_after
+
+
+@bug(Supply, "send_again", "timed_loss")
+def copies_of_samples_not_sent(sound: Method) -> Method:
+    """Send each sample once, however often it is to be sent."""
+    return lambda self, now, again: again.take()
 
 
 @bug(Stream, "judge", "timed_loss")

@@ -5,6 +5,7 @@ handed out. The check knows nothing of filters: of all samples that reached a no
 which are the first of their slots, and those must have been taken, each once and no other.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from math import gcd
@@ -42,8 +43,9 @@ class Maker:
         self.stage = stage
         self.node = node
         self.sent: list[Sent] = []
-        self.lost: set[tuple[int, int]] = set()  # Node and tick that did not meet.
-        self.spacing_us = max(options.floor_us, -(-1_000_000 // options.cap_hz))
+        self.lost: Counter[tuple[int, int]] = Counter()  # How often node and tick did not meet.
+        self.copies = options.copies
+        self.spacing_us = max(options.floor_us, -(-1_000_000 * self.copies // options.cap_hz))
         self._grid_ns = 0
         self._wanted: set[int] = set()  # Periods, when a sample was made last.
         self.work_ns = 0  # How long a sample takes, at most.
@@ -273,7 +275,7 @@ class Company:
         for sent in maker.sent:
             if sent.tick_ns <= taken[0].tick_ns or sent.true_ns > end_ns - in_flight_ns:
                 continue
-            is_lost = (user.node.index, sent.tick_ns) in maker.lost
+            is_lost = maker.lost[user.node.index, sent.tick_ns] >= maker.copies
             if sent.tick_ns // period_ns > slot and not is_lost:
                 slot = sent.tick_ns // period_ns
                 expected.append(sent.tick_ns)
@@ -293,7 +295,7 @@ class Company:
         response = decode_response(frame, HEADER_BYTES, len(frame))
         for maker in self.makers:
             if response is not None and maker.producer.origin == response.origin:
-                maker.lost.add((target.index, response.tick_ns))
+                maker.lost[target.index, response.tick_ns] += 1
         return True
 
 

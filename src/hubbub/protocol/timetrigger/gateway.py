@@ -30,7 +30,7 @@ from hubbub.protocol.timetrigger.producer import Due, Producer, ProducerOptions
 from hubbub.protocol.timetrigger.relay import Relay
 from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.sieve import Sieve
-from hubbub.protocol.timetrigger.supply import Supply
+from hubbub.protocol.timetrigger.supply import Again, Supply
 from hubbub.protocol.timetrigger.timekeeper import Timekeeper
 from hubbub.protocol.timetrigger.wants import Wants
 from hubbub.subjects import is_subject
@@ -300,6 +300,8 @@ class Gateway:
                 self.supply.advance(now, item)
             elif isinstance(item, Sieve):
                 self.relay.judge(now, item)
+            elif isinstance(item, Again):
+                self.supply.send_again(now, item)
             elif isinstance(item, Reports):
                 item.advance(now)
             else:

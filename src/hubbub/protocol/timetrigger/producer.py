@@ -47,11 +47,12 @@ class ProducerOptions:
     is_staggered: bool = False
     scope: int = 0
     is_inside: bool = False  # For consumers of the own node alone.
+    copies: int = 1  # So often a sample is sent, for the case that one gets lost.
 
     @property
     def spacing_us(self) -> int:
-        """Return how far ticks are apart at least, by floor and cap."""
-        return max(self.floor_us, -(-1_000_000 // self.cap_hz))
+        """Return how far ticks are apart at least, by floor and cap: that is of frames."""
+        return max(self.floor_us, -(-1_000_000 * self.copies // self.cap_hz))
 
 
 class Due(NamedTuple):

@@ -14,6 +14,27 @@ from hubbub.wire.timed import OBSERVE, Interest, Response, encode_response, enco
 _NO_PRODUCERS: Final[list[Producer]] = []
 
 
+class Again:
+    """A sample that is sent more than once: whoever misses one frame has the next.
+
+    Copies are spread over the time until the next tick may be, so that what takes one of them need
+    not take all.
+    """
+
+    def __init__(self, now: int, producer: Producer, response: Response) -> None:
+        copies = producer.options.copies
+        self.producer = producer
+        self.response = response
+        self.left = copies - 1
+        self.gap_ns = max(producer.plan.tick_ns, producer.plan.spacing_ns) // copies
+        self.due_ns = now + self.gap_ns if self.left else NEVER
+
+    def take(self) -> None:
+        """Note that one of them is sent."""
+        self.left -= 1
+        self.due_ns = self.due_ns + self.gap_ns if self.left else NEVER
+
+
 class Supply:
     """The producers of one node on one channel."""
 
@@ -141,7 +162,18 @@ class Supply:
             producer.forget_peer(now, key)
 
     def send(self, now: int, producer: Producer, response: Response) -> None:
-        """Send a sample to those outside who want it."""
+        """Send a sample to those outside who want it, as often as it is to be sent."""
+        if producer.options.copies > 1:
+            self._office.plan(Again(now, producer, response))
+        self._send(now, producer, response)
+
+    def send_again(self, now: int, again: Again) -> None:
+        """Send a copy of a sample, unless its producer has stopped."""
+        again.take()
+        if again.producer.is_open:
+            self._send(now, again.producer, again.response)
+
+    def _send(self, now: int, producer: Producer, response: Response) -> None:
         destination = self._route(producer)
         if destination != LOCAL:
             self._office.send(now, destination, RESPONSE, encode_response(response))

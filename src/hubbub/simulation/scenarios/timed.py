@@ -23,14 +23,17 @@ _SCHEDULES = (STRICT, DUE, DUE, HARMONISED)
 _IN_FLIGHT_NS = 60 * MS
 
 
-def _gather(stage: Stage, *, makers: int, users: int, host: dict[str, object]) -> Company:
+def _gather(
+    stage: Stage, *, makers: int, users: int, host: dict[str, object], copies: int = 1
+) -> Company:
     """Open producers and consumers of one type, and let them meet."""
     company = Company(stage)
     schedule = stage.random.choice(_SCHEDULES)
     nodes = [stage.node(stage.host(**host)) for _ in range(makers + users)]
     stage.world.run_for(60 * MS)
     for node in nodes[:makers]:
-        company.make(node, schedule=schedule, is_staggered=stage.random.random() < 0.2)
+        is_staggered = stage.random.random() < 0.2
+        company.make(node, schedule=schedule, is_staggered=is_staggered, copies=copies)
     for node, period_us in zip(nodes[makers:], draw_periods(stage, users), strict=True):
         company.use(node, period_us)
         stage.world.run_for(stage.random.randrange(100 * MS))
@@ -112,7 +115,8 @@ def timed_work(stage: Stage) -> None:
 def timed_loss(stage: Stage) -> None:
     """Lose samples: the next tick of the slot repairs, and what stays empty is counted."""
     random, world = stage.random, stage.world
-    company = _gather(stage, makers=random.randint(1, 2), users=random.randint(1, 4), host={})
+    makers, users, copies = random.randint(1, 2), random.randint(1, 4), random.choice([1, 1, 2, 3])
+    company = _gather(stage, makers=makers, users=users, host={}, copies=copies)
     company.loss = random.choice([0.02, 0.1, 0.3])
     stage.faults(kind_loss={"interest": random.choice([0, 0.1])})
     world.run_for(4 * SECOND)
