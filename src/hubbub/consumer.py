@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from hubbub.addresses import read_device
 from hubbub.closing import Closing
 from hubbub.data_types import find_data_type, subject_of
 from hubbub.errors import ClosedError, ConfigurationError
@@ -82,7 +83,7 @@ class Consumer(Closing):
         period_us: int, callback: Callable[[Message], object] | None = None, context: Any = None,
         mode: str = "all", scope: int = 0, max_age_ms: float | None = None,
         queue: int = QUEUE_MESSAGES, overflow: str = "drop_oldest", inline: bool = False,
-        type: Any = None, port: int | None = None, inside: bool = False,
+        type: Any = None, port: int | None = None, inside: bool = False, of: Any = None,
     ) -> None:  # fmt: skip
         data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
         number = OBSERVE if period_us == 0 else _check_mode(mode)
@@ -103,7 +104,7 @@ class Consumer(Closing):
         self._machine = machines.Consumer(
             0, data_type, self.subject, self._gateway.clock, period_us=period_us,
             mode=number, scope=scope, age_ns_max=age_ns_max,
-            within=self._gateway.node if inside else b"",
+            within=self._read_origin(of, inside), is_inside=inside,
         )  # fmt: skip
         node._enter_subscription(self._subscription, has_callback=callback is not None)
         try:
@@ -197,6 +198,16 @@ class Consumer(Closing):
                 pending=self._subscription.pending,
                 dropped=self._subscription.dropped,
             )
+
+    def _read_origin(self, of: Any, inside: bool) -> bytes:
+        """Return with what the origin of each sample must begin."""
+        own: bytes = self._gateway.node if inside else b""
+        device = own if of is None else read_device(of)
+        if not device.startswith(own):
+            raise ConfigurationError(
+                f"of={of!r} is not of this node, and inside=True wants no other"
+            )
+        return device
 
     def __repr__(self) -> str:
         state = "stopped" if self.is_stopped else f"each {self.period_ms:g} ms, port {self.port}"

@@ -6,29 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from hubbub.addresses import VehicleAddress, check_port
 from hubbub.closing import Closing
 from hubbub.errors import ClosedError, ConfigurationError, PayloadError
 from hubbub.events import CallbackFailed
-from hubbub.limits import DIRECT_BYTES_MAX, PORTS_MAX, QUEUE_MESSAGES
+from hubbub.limits import DIRECT_BYTES_MAX, QUEUE_MESSAGES
 from hubbub.message import Source
 from hubbub.protocol.timetrigger.passing import Letter
 from hubbub.runtime.waiters import Waiters
 from hubbub.subscription import check_callback
-from hubbub.wire.timed import COMPONENT_PORT, NODE_BYTES, is_component_port
 
 if TYPE_CHECKING:
     from hubbub.node import Node
-
-
-class VehicleAddress(NamedTuple):
-    """Where a component is: the id of its vehicle's node, and its port."""
-
-    node: bytes
-    port: int
-
-    def __str__(self) -> str:
-        """Write it as people do."""
-        return f"{self.node.hex()}:{self.port}"
 
 
 class DirectMessage(NamedTuple):
@@ -180,25 +169,6 @@ class Mail(Closing):
             event = CallbackFailed(self._connection.name, name, str(message.origin), error)
             self._connection._emit(event, self)
         return bool(self._queue)
-
-
-def check_port(port: Any) -> None:
-    """Refuse what no component can have."""
-    if not is_component_port(port):
-        raise ConfigurationError(
-            f"port={port!r}: components have {COMPONENT_PORT} to {PORTS_MAX};"
-            " 0 is the gateway, 1 what it passes on"
-        )
-
-
-def check_address(to: Any) -> None:
-    """Refuse what is no address of a component."""
-    is_address = isinstance(to, tuple) and len(to) == 2
-    if not is_address or not isinstance(to[0], bytes) or len(to[0]) != NODE_BYTES:
-        raise ConfigurationError(
-            f"{to!r} is no address of a vehicle's component: see Vehicle.address(port)"
-        )
-    check_port(to[1])
 
 
 def read_letter(payload: Any) -> bytes:

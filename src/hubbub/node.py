@@ -382,6 +382,7 @@ class Node(Closing):
         context: Any = None,
         mode: str = "all",
         scope: int = 0,
+        of: Any = None,
         inside: bool = False,
         max_age_ms: float | None = None,
         queue: int = QUEUE_MESSAGES,
@@ -398,7 +399,8 @@ class Node(Closing):
 
         With `mode="one"` only of one producer, and of another if it falls silent. Samples older
         than `max_age_ms` are dropped. A slot that stays empty is counted, and a `DeadlineMissed`.
-        `inside=True`: only of producers of this node, and nobody else is asked.
+        `of=` is whose samples alone are wanted: an address as `vehicle.address(7)`, a `Source`, or
+        the id of a node. `inside=True`: only of producers of this node, and nobody else is asked.
         """
         self._refuse_closed()
         connection = self._connection_of(channel, find_data_type(what)[1])
@@ -406,6 +408,7 @@ class Node(Closing):
             self, connection, what, period_us=read_period(period_ms, period_us),
             callback=callback, context=context, mode=mode, scope=scope, max_age_ms=max_age_ms,
             queue=queue, overflow=overflow, inline=inline, type=type, port=port, inside=inside,
+            of=of,
         )  # fmt: skip
         self._components.add(consumer)
         self._telling.begin_counting()

@@ -9,17 +9,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from hubbub.addresses import VehicleAddress, check_address, check_port
 from hubbub.closing import Closing
 from hubbub.consumer import Consumer
 from hubbub.errors import ConfigurationError
-from hubbub.mail import (
-    DirectMessage,
-    Mail,
-    VehicleAddress,
-    check_address,
-    check_port,
-    read_letter,
-)
+from hubbub.mail import DirectMessage, Mail, read_letter
 from hubbub.node import Node
 from hubbub.opening import open as open_node
 from hubbub.producer import Producer

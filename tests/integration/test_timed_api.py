@@ -136,6 +136,32 @@ def test_what_stays_inside_is_not_told_outside(place: Place) -> None:
         assert {elsewhere.receive(10).payload for _ in range(5)} == {b"theirs"}
 
 
+def test_samples_of_one_producer_are_wanted_by_its_address_in_every_form(place: Place) -> None:
+    with place.open("other") as other, place.open("car") as car:
+        other.produce(SPEED, lambda: b"other")
+        car.produce(SPEED, lambda: b"seven", port=7)
+        car.produce(SPEED, lambda: b"eight", port=8)
+        source, seven = hubbub.Source("", car.id, 0), hubbub.VehicleAddress(car.id, 7)
+        for of, expected in [
+            (seven, {b"seven"}), (str(seven), {b"seven"}), (other.id, {b"other"}),
+            (source, {b"seven", b"eight"}), (car.id.hex(), {b"seven", b"eight"}),
+        ]:  # fmt: skip
+            with other.consume(SPEED, period_ms=20, of=of) as consumer:
+                assert {message.payload for message in take(consumer, 8)} == expected
+        for wrong in (
+            "xyz",
+            b"short",
+            "00" * 12 + ":1",
+            "00" * 12 + ":x",
+            7,
+            seven._replace(port=1),
+        ):
+            with pytest.raises(hubbub.HubbubError, match=r"of=|components have"):
+                other.consume(SPEED, period_ms=20, of=wrong)
+        with pytest.raises(hubbub.HubbubError, match="inside=True"):
+            other.consume(SPEED, period_ms=20, of=seven, inside=True)
+
+
 def test_copies_of_samples_are_sent_in_time_and_taken_once(nodes: Any) -> None:
     maker, user = nodes
     maker.produce(SPEED, lambda: b"x", copies=2)

@@ -26,6 +26,10 @@ def consume(
     one: Annotated[
         bool, typer.Option("--one", help="Of one producer only, if there are several.")
     ] = False,
+    of: Annotated[
+        str | None,
+        typer.Option("--of", metavar="ID[:PORT]", help="Of this producer, or node, alone."),
+    ] = None,
     as_json: JsonLines = False,
     raw: Raw = False,
     timeout: Timeout = None,
@@ -44,7 +48,7 @@ def consume(
     with open_node(domain, interface, log, peers) as node:
         node.on_event(_tell)
         mode = "one" if one else "all"
-        consumer = node.consume(subject, period_us=period_us, mode=mode, queue=100_000)
+        consumer = node.consume(subject, period_us=period_us, mode=mode, of=of, queue=100_000)
         code = follow(consumer.receive, write, count, timeout)
         statistics = consumer.statistics()
     if statistics.missed:

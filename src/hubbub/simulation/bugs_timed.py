@@ -254,6 +254,12 @@ def samples_known_by_their_number_alone(sound: Method) -> Method:
     return lambda self, origin, type, tag: type == self.type
 
 
+@bug(Demand, "_interest", "timed_names")
+def everybody_asked_for_what_one_is_to_make(sound: Method) -> Method:
+    """Tell an interest without the device that it is in."""
+    return lambda self, count: structs.replace(sound(self, count), device=b"")
+
+
 @bug(Lexicon, "compare", "timed_names")
 def other_numbers_of_a_subject_not_heard(sound: Method) -> Method:
     """Stay with the own number, whatever others have registered."""

@@ -134,7 +134,7 @@ class User:
 
     def __init__(
         self, stage: Stage, node: SimulatedNode, type: int, period_us: int, mode: int = 0,
-        subject: str | None = None, scope: int = 0,
+        subject: str | None = None, scope: int = 0, within: bytes = b"",
     ) -> None:  # fmt: skip
         self.stage = stage
         self.node = node
@@ -146,7 +146,7 @@ class User:
         gateway = node.core.timed
         self.consumer = Consumer(
             0, type, subject or f"/t/{type}", gateway.clock, period_us=period_us, mode=mode,
-            scope=scope,
+            scope=scope, within=within,
         )  # fmt: skip
         gateway.consume(node.now, self.consumer, self.take)
         node.wake()
@@ -205,10 +205,10 @@ class Company:
 
     def use(
         self, node: SimulatedNode, period_us: int, type: int = 1, mode: int = 0,
-        subject: str | None = None, scope: int = 0,
+        subject: str | None = None, scope: int = 0, within: bytes = b"",
     ) -> User:  # fmt: skip
         """Add a consumer."""
-        user = User(self.stage, node, type, period_us, mode, subject, scope)
+        user = User(self.stage, node, type, period_us, mode, subject, scope, within)
         self.users.append(user)
         return user
 

@@ -126,7 +126,8 @@ class Wanted(msgspec.Struct, array_like=True, frozen=True):
 class Interest(msgspec.Struct, array_like=True, frozen=True):
     """Consumers of one node want samples of a type; without any of them it is withdrawn.
 
-    It holds for `lease_ms`. Of several the one of the highest version counts.
+    It holds for `lease_ms`. Of several the one of the highest version counts. With `device` only
+    producers whose origin begins so are meant: of one node, or one of them.
     """
 
     node: NodeId
@@ -140,6 +141,7 @@ class Interest(msgspec.Struct, array_like=True, frozen=True):
     scope: U32
     wants: Annotated[list[Wanted], msgspec.Meta(max_length=WANTS_MAX)]
     subject: Subject = ""
+    device: Annotated[bytes, msgspec.Meta(max_length=ORIGIN_BYTES)] = b""
 
 
 class Offer(msgspec.Struct, array_like=True, frozen=True):

@@ -17,13 +17,15 @@ class Consumer:
     def __init__(
         self, port: int, type: int, subject: str, clock: SlotClock, *, period_us: int,
         mode: int = 0, scope: int = 0, age_ns_max: int = 0, within: bytes = b"",
+        is_inside: bool = False,
     ) -> None:  # fmt: skip
         self.port = port
         self.type = type
         self.subject = subject
         self.mode = mode
         self.scope = scope
-        self.within = within  # The node whose samples alone are wanted: our own; or nothing.
+        self.within = within  # With what the origin of samples must begin: a node, or all of it.
+        self.is_inside = is_inside  # Nobody else is asked.
         self.is_open = True
         self.taker: Callable[[Any], None] = lambda sample: None  # Set by the shell.
         self.grants: dict[bytes, int] = {}  # Of producers that serve us no faster, by origin.

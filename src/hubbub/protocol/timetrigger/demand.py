@@ -30,7 +30,8 @@ class Demand:
         self.type = first.type
         self.mode = first.mode
         self.scope = first.scope
-        self.is_inside = bool(first.within)  # It is not told outside.
+        self.is_inside = first.is_inside  # It is not told outside.
+        self.device = first.within
         self.subject = first.subject
         self.node = node
         self.port = port
@@ -79,7 +80,7 @@ class Demand:
         ]
         return Interest(
             self.node, self.port, GATEWAY_PORT, self.type, 1, self.version, self.lease_ms,
-            self.mode, self.scope, wants, self.subject,
+            self.mode, self.scope, wants, self.subject, self.device,
         )  # fmt: skip
 
     def _named(self, count: int) -> list[Consumer]:

@@ -132,7 +132,8 @@ class Producer:
 
     def _is_meant(self, interest: Interest) -> bool:
         is_apart = interest.scope and self.options.scope not in (0, interest.scope)
-        return not is_apart and not self.is_namesake(interest)
+        is_other = not self.origin.startswith(interest.device)
+        return not is_apart and not is_other and not self.is_namesake(interest)
 
     def rename(self, type: int) -> None:
         """Be of the type that others know our subject by."""

@@ -101,7 +101,10 @@ class Wants:
     def _demand_key(self, consumer: Consumer) -> tuple[object, ...]:
         if self._office.is_stateless:
             return (consumer.type, consumer.port)
-        return (consumer.type, consumer.subject, consumer.mode, consumer.scope, consumer.within)
+        return (
+            consumer.type, consumer.subject, consumer.mode, consumer.scope, consumer.within,
+            consumer.is_inside,
+        )  # fmt: skip
 
     def _make_demand(self, now: int, consumer: Consumer) -> Demand:
         office = self._office

@@ -4,6 +4,7 @@ from hubbub.limits import MS, SECOND
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
 from hubbub.simulation.timed import Company, Maker, Taken, User
+from hubbub.wire.timed import NODE_BYTES
 
 # Registered and derived; the third and fourth have one number, as derived ones can.
 _TYPES = {
@@ -16,7 +17,7 @@ _TYPES = {
 
 @scenario
 def timed_names(stage: Stage) -> None:
-    """Have numbers, subjects and scopes that differ: who means the same meets, nobody else."""
+    """Have numbers, subjects, scopes and devices that differ: who means the same meets only."""
     random, world = stage.random, stage.world
     company = Company(stage)
     cars = stage.nodes(random.randint(2, 4))
@@ -28,7 +29,10 @@ def timed_names(stage: Stage) -> None:
     for _ in range(random.randint(3, 10)):
         subject = random.choice(list(_TYPES))
         number, scope = random.choice(_TYPES[subject]), random.choice([0, 0, 7, 8])
-        company.use(random.choice(cars), 50_000, number, subject=subject, scope=scope)
+        origin = random.choice(company.makers).producer.origin
+        within = random.choice([b"", b"", origin[:NODE_BYTES], origin])
+        node = random.choice(cars)
+        company.use(node, 50_000, number, subject=subject, scope=scope, within=within)
         world.run_for(random.randrange(100 * MS))
     world.run_for(SECOND)
     before = [len(user.taken) for user in company.users]
@@ -36,14 +40,28 @@ def timed_names(stage: Stage) -> None:
     for user, count in zip(company.users, before, strict=True):
         for maker in company.makers:
             _check_meeting(company, user, maker, user.taken[count:])
+    for maker in company.makers:
+        _check_work(company, maker)
     world.counts["taken"] += sum(len(user.taken) for user in company.users)
+
+
+def _check_work(company: Company, maker: Maker) -> None:
+    """Check that a producer that nobody means is not at work for anybody (P7)."""
+    is_named = any(
+        maker.producer.origin.startswith(user.consumer.within)
+        and maker.producer.subject == user.consumer.subject
+        for user in company.users
+    )
+    text = f"{maker.node} makes samples for others than those who named it (P7)"
+    company.stage.world.check(is_named or not maker.sent, text)
 
 
 def _check_meeting(company: Company, user: User, maker: Maker, taken: list[Taken]) -> None:
     """Check that a consumer has all of a producer that it means, and else nothing (P11)."""
     consumer, producer = user.consumer, maker.producer
     is_inside = not consumer.scope or producer.options.scope in (0, consumer.scope)
-    is_meant = is_inside and consumer.subject == producer.subject
+    is_device = producer.origin.startswith(consumer.within)
+    is_meant = is_inside and is_device and consumer.subject == producer.subject
     found = sum(one.origin == producer.origin for one in taken)
     text = f"{user.node} wants {consumer.subject}, and has {found} samples of {producer.subject}"
     company.stage.world.check(found >= 19 if is_meant else found == 0, text)

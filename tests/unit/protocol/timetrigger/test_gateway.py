@@ -56,7 +56,7 @@ def test_consumer_elsewhere_gets_a_sample_a_slot_with_the_producer_as_origin(lan
 def test_what_stays_inside_sends_no_frame_and_hears_nobody_outside(lan: Lan) -> None:
     car, other = Car(lan), Car(lan)
     car.produce(is_inside=True)
-    inside = car.consume(100, within=car.id)
+    inside = car.consume(100, within=car.id, is_inside=True)
     lan.run(1050 * MS)
     kinds = (INTEREST, OFFER, RESPONSE)
     assert len(car.got(inside)) >= 10 and not any(lan.sent_of(kind) for kind in kinds)
