@@ -34,7 +34,7 @@ API = {
     *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks", "telling"),
     *("statistics", "closing", "configuration"),
 }
-API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail"}
+API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail", "addresses"}
 API |= {"service", "services", "service_host", "subject_services"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
