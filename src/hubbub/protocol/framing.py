@@ -478,12 +478,16 @@ class Framer:
             self._end_large()
         return (head, data), 0, audience
 
-    def cut_train(self, count_max: int) -> tuple[Large, list[Cut]] | None:
+    def cut_train(self, now: int, count_max: int) -> tuple[Large, list[Cut]] | None:
         """Cut whole pieces of a large message at once, while nothing else waits; None: in turn.
 
         Its last piece is not among them: that ends a burst, and the message.
         """
-        if not self.large or count_max < 2 or (self.cells and self._is_anything_between()):
+        if count_max < 2:
+            return None
+        if not self.large and self._is_first_for_cutting(count_max * self.stride):
+            self._take(now, CELLS)
+        if not self.large or (self.cells and self._is_anything_between()):
             return None
         large = self.large[0]
         stride, view, begin = large.stride, large.view, large.offset
@@ -494,6 +498,15 @@ class Framer:
         large.offset = end = begin + count * stride
         self.large_bytes -= end - begin
         return large, [(at, view[at : at + stride]) for at in range(begin, end, stride)]
+
+    def _is_first_for_cutting(self, size_bytes: int) -> bool:
+        """Tell whether the oldest pending message can only be cut, and is larger than this.
+
+        Pieces of a smaller one share a burst with what follows.
+        """
+        cells = self.cells
+        is_larger = bool(cells) and len(cells[1]) > max(size_bytes, self.message_bytes_max)
+        return is_larger and cells[0].is_declared and not self.behind and not self._may_refer()
 
     def _is_anything_between(self) -> bool:
         """Tell whether small messages are to go between the pieces of large ones."""

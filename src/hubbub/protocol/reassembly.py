@@ -3,9 +3,12 @@
 The segments of a message have one stride, so a segment is a whole number; a message is complete
 when every number was seen once. (LCM counts down the missing fragments instead, and a duplicate
 completes a message with a hole in it.) Memory is claimed from a budget before it is allocated.
+
+The buffer of a message that is complete serves the next one of its size. To get a fresh megabyte
+from the kernel each time, and to give it back, costs more than all else that is done with it.
 """
 
-from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
+from hubbub.limits import REASSEMBLIES_PER_PEER_MAX, SPARE_BYTES_MAX
 from hubbub.wire.batch import Segment
 from hubbub.wire.train import Piece
 
@@ -37,11 +40,12 @@ class Partial:
 
     __slots__ = ("buffer", "last_frame", "published_ns", "remaining", "seen", "stride", "total")
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, buffer: bytearray) -> None:
+        assert len(buffer) == segment.total
         self.total = segment.total
         self.stride = segment.stride
         self.published_ns = segment.published_ns
-        self.buffer = bytearray(segment.total)
+        self.buffer = buffer
         self.remaining = -(-segment.total // segment.stride)
         self.seen = bytearray(self.remaining)
         self.last_frame: int | None = None  # The frame of the last segment, once it came.
@@ -77,9 +81,10 @@ class Partial:
 class Reassembly:
     """The incomplete messages of one stream."""
 
-    __slots__ = ("budget", "partials", "refused")
+    __slots__ = ("_spare", "budget", "partials", "refused")
 
     def __init__(self, budget: Budget) -> None:
+        self._spare = bytearray()  # Of the last message; each byte of it is overwritten before use.
         self.budget = budget
         self.partials: dict[tuple[int, int], Partial] = {}
         self.refused = 0
@@ -100,6 +105,8 @@ class Reassembly:
         if partial.remaining:
             return None
         self.drop(place)
+        if partial.total <= SPARE_BYTES_MAX:
+            self._spare = partial.buffer
         return bytes(partial.buffer)
 
     def has_room(self, segment: Segment) -> bool:
@@ -116,7 +123,10 @@ class Reassembly:
         if len(self.partials) >= REASSEMBLIES_PER_PEER_MAX or not self.budget.claim(segment.total):
             self.refused += 1
             return None
-        self.partials[place] = partial = Partial(segment)
+        buffer, self._spare = self._spare, bytearray()
+        if len(buffer) != segment.total:
+            buffer = bytearray(segment.total)
+        self.partials[place] = partial = Partial(segment, buffer)
         return partial
 
     def drop(self, place: tuple[int, int]) -> None:
@@ -152,3 +162,4 @@ class Reassembly:
         """Forget all."""
         for place in list(self.partials):
             self.drop(place)
+        self._spare = bytearray()

@@ -249,7 +249,7 @@ class Sender:
             # The frame that fills the window asks for STATUS: it is not of a train.
             cost = framer.body_bytes_max + FRAME_COST_BYTES
             count = min(count, (flow.limit - self.position) // cost - 1)
-        cut = framer.cut_train(count)
+        cut = framer.cut_train(now, count)
         if cut is None:
             return None
         large, pieces = cut

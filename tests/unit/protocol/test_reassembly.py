@@ -2,7 +2,10 @@
 
 from random import Random
 
+import pytest
+
 from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
+from hubbub.protocol import reassembly as reassembly_module
 from hubbub.protocol.reassembly import Budget, Reassembly
 from hubbub.wire.batch import Segment
 from hubbub.wire.train import Piece
@@ -131,3 +134,36 @@ def test_train_leaves_a_piece_to_come_also_when_the_last_is_there() -> None:
     partial.mark(1, 7)
     assert partial.room_behind(behind(7), STRIDE) == 0
     assert reassembly.add(8, piece(8, message=message)) == bytes(3000)
+
+
+def test_buffer_serves_the_next_message_of_its_size_and_each_keeps_its_own_bytes() -> None:
+    reassembly = make()
+    other = Random(2).randbytes(len(MESSAGE))
+    wholes = []
+    for sequence, message in enumerate((MESSAGE, other, MESSAGE), 1):
+        for number in (3, 0, 2, 1):
+            whole = reassembly.add(number, piece(number, sequence=sequence, message=message))
+            if number == 0:
+                buffer = reassembly.partials[16, sequence].buffer
+        wholes.append((whole, id(buffer)))
+    assert [whole for whole, _ in wholes] == [MESSAGE, other, MESSAGE]
+    assert len({identity for _, identity in wholes}) == 1, "the same buffer each time"
+
+
+def test_two_messages_at_once_never_share_a_buffer() -> None:
+    reassembly = make()
+    for number in range(4):
+        reassembly.add(number, piece(number))  # Leaves its buffer behind.
+    other = bytes(len(MESSAGE))
+    reassembly.add(5, piece(0, sequence=2))
+    reassembly.add(6, piece(0, sequence=3, message=other))
+    first, second = (reassembly.partials[16, sequence].buffer for sequence in (2, 3))
+    assert first is not second
+
+
+def test_buffer_that_is_too_large_to_be_kept_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassembly_module, "SPARE_BYTES_MAX", len(MESSAGE) - 1)
+    reassembly = make()
+    for number in range(4):
+        reassembly.add(number, piece(number))
+    assert not reassembly._spare

@@ -305,6 +305,20 @@ def test_train_of_pieces_is_what_single_frames_would_be() -> None:
     assert at_once.cache.size_bytes == one_by_one.cache.size_bytes
 
 
+def test_large_message_is_a_train_from_its_first_piece_on() -> None:
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(200_000))
+    cut = stream.sender.framer.cut_train(0, 10)
+    assert cut is not None
+    assert [offset for offset, _ in cut[1]] == [place * cut[0].stride for place in range(10)]
+
+
+def test_few_pieces_wait_for_what_fills_their_burst() -> None:
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(5_000))
+    assert stream.sender.framer.cut_train(0, 10) is None
+
+
 def test_train_stays_within_the_window_and_its_end_asks() -> None:
     stream = Stream(burst_bytes_max=64_000, window_bytes=40_000)
     stream.publish(bytes(200_000))
