@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 import hubbub
 from hubbub.limits import MS, SLOT_TOLERANCE_MIN
 from hubbub.pipeline.merging.consumers import compliance as consumer_compliance
-from hubbub.pipeline.merging.periods import compliance
 from hubbub.pipeline.registry import DIGESTS
 from hubbub.pipeline.schemas import RECORDED
 from hubbub.pipeline.tables import SHAPES
@@ -20,6 +19,7 @@ from hubbub.pipeline.transforms import consumers, periods
 from hubbub.recorder.player import Player
 from hubbub.store import Store
 from tests.integration.bus import Place, fresh_place, wait_until
+from tests.unit.pipeline.digests import compliance_of
 
 WINDOW_NS = 1_000_000_000
 SLOTS, CONSUMED = DIGESTS["slots"].columns, DIGESTS["consumed"].columns
@@ -90,7 +90,7 @@ def test_period_compliance_agrees_with_what_consumers_count(
     timed = [row.asDict() for row in rows.collect()]
     assert all(row["tick_ns"] and row["source_name"] == "maker" for row in timed)
     slots = periods.slots(rows, WINDOW_NS).select(*SLOTS.names).toArrow().cast(SLOTS)
-    table = compliance(slots, WINDOW_NS).to_pylist()
+    table = compliance_of(slots, WINDOW_NS).to_pylist()
     for subject, period_ms in ((SPEED, 20), (RPM, 50)):
         made = [row for row in table if row["subject"] == subject]
         assert {row["period_ns"] for row in made} == {period_ms * MS}

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from hubbub.limits import SECOND
 from hubbub.pipeline import histogram, schemas
 from hubbub.pipeline.merging import runs
-from hubbub.pipeline.merging.periods import compliance, merged
+from hubbub.pipeline.merging.periods import merged
 from hubbub.pipeline.transforms import (
     consumers,
     counters,
@@ -262,7 +262,7 @@ def test_slots_are_owed_within_an_epoch_and_have_one_message_each(spark: SparkSe
         for n, (epoch, tick_ns, period_ms) in enumerate(told)
     ]  # fmt: skip
     some = (periods.slots(frame(spark, part), WINDOW_NS).toArrow() for part in (rows[:2], rows[2:]))
-    got = compliance(merged(*some), WINDOW_NS)
+    got = digests.compliance_of(merged(*some), WINDOW_NS)
     columns = ("slots", "met", "missed", "late")
     assert [tuple(row.values()) for row in got.select(columns).to_pylist()] == [(5 + 3, 5, 3, 0)]
 

@@ -4,6 +4,9 @@ A live run looks many times a second, and hours of a recording are tens of thous
 folder of an hour is listed again only if it may have changed since: by its time of change, which is
 believed once it is older than any clock's grain, and for a minute at most.
 
+When everything is listed anew, it is also seen which segments have all their files. What was so a
+minute ago, and of which nothing waits, is settled: by then no file system hides a file any more.
+
 Spark does not look at the recording at all. Its stream watches a folder of its own, into which a
 signal is put when there is something to do: for Spark a signal is a file, for us one step.
 """
@@ -15,34 +18,45 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hubbub.limits import LISTING_KEPT_S, LISTING_SETTLED_S, SECOND
-from hubbub.pipeline.recording import INPUTS, Name, name_of
+from hubbub.pipeline.done import Closed, Done, find_closed
+from hubbub.pipeline.recording import INPUTS
 from hubbub.store.layout import DataFile, list_folder, parse_name
 
 
 class _Listed(NamedTuple):
-    """A folder as it was: when it had changed, which names it had, and what of it was not read."""
+    """A folder as it was: when it had changed, which names it had, what of it was not read."""
 
     changed_ns: int
     names: set[str]
     waiting: list[DataFile]
+    newest: int  # The highest segment of all.
 
 
 _UNSETTLED: Final = -1  # No folder changed then.
-_NOT_YET: Final = _Listed(_UNSETTLED, set(), [])
+_NOT_YET: Final = _Listed(_UNSETTLED, set(), [], -1)
 
 
 class Notices:
     """The files of a recording that were not read yet."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, closed: Closed | None = None) -> None:
         self._store = store
         self._known: dict[Path, _Listed] = {}
         self._since_s = time.monotonic()
+        self.closed = closed  # As it was seen last, also by an earlier run.
+        self.settled = 0
 
-    def waiting(self, done: set[Name]) -> list[DataFile]:
+    def waiting(self, done: Done) -> list[DataFile]:
         """Return the files that are not done, in the order in which they were made."""
         if time.monotonic() - self._since_s > LISTING_KEPT_S:
             self._known, self._since_s = {}, time.monotonic()
+        is_anew = not self._known
+        found = sorted(self._look(done), key=lambda file: (file.segment, file.table, file.first))
+        if is_anew:
+            self._settle(found)
+        return found
+
+    def _look(self, done: Done) -> list[DataFile]:
         known, self._known = self._known, {}
         found: list[DataFile] = []
         for folder, changed_ns in self._folders():
@@ -50,10 +64,22 @@ class Notices:
             is_settled = time.time_ns() - changed_ns > LISTING_SETTLED_S * SECOND
             if listed.changed_ns != changed_ns:
                 listed = _list_again(folder, listed, changed_ns if is_settled else _UNSETTLED)
-            waiting = [file for file in listed.waiting if name_of(file) not in done]
+            waiting = [file for file in listed.waiting if not done.has(file)]
             self._known[folder] = listed._replace(waiting=waiting)
             found += waiting
-        return sorted(found, key=lambda file: (file.segment, file.table, file.first))
+        return found
+
+    def _settle(self, waiting: list[DataFile]) -> None:
+        """Settle what had all its files a while ago; note what has them now."""
+        now_ns, before = time.time_ns(), self.closed
+        age_ns = now_ns - before.time_ns if before is not None else 0
+        if before is not None and 0 <= age_ns < LISTING_KEPT_S * SECOND:
+            return
+        if before is not None and age_ns > 0:
+            first = min((file.segment for file in waiting), default=before.segment)
+            self.settled = max(self.settled, min(before.segment, first))
+        newest = max((listed.newest for listed in self._known.values()), default=-1)
+        self.closed = find_closed(self._store, newest, now_ns)
 
     def _folders(self) -> Iterator[tuple[Path, int]]:
         """Yield the folders of all hours, and when they changed; one may vanish meanwhile."""
@@ -69,7 +95,8 @@ def _list_again(folder: Path, before: _Listed, changed_ns: int) -> _Listed:
     """Look at the names that are new."""
     names = {path.name for path in list_folder(folder)}
     new = [file for name in names - before.names if (file := parse_name(folder / name))]
-    return _Listed(changed_ns, names, [*before.waiting, *new])
+    newest = max((file.segment for file in new), default=before.newest)
+    return _Listed(changed_ns, names, [*before.waiting, *new], max(newest, before.newest))
 
 
 class Signals:

@@ -1,6 +1,6 @@
 """The files of a recording, as a step reads them: which there are, and what their ends say."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -67,13 +67,12 @@ def everything(store: Path) -> tuple[list[DataFile], list[Name]]:
     return files, list(dict.fromkeys(names))
 
 
-def first_needed(store: Path, is_done: "Iterable[Name]") -> dict[str, int]:
+def first_needed(store: Path, is_done: "Callable[[DataFile], bool]") -> dict[str, int]:
     """Return the first row of each table that lies in a file which was not read."""
-    done = set(is_done)
     needs = {}
     for table in INPUTS:
         files = data_files(store, table)
-        waiting = [file.first for file in files if name_of(file) not in done]
+        waiting = [file.first for file in files if not is_done(file)]
         behind = max((file.last + 1 for file in files), default=0)
         needs[table] = min(waiting, default=behind)
     return needs

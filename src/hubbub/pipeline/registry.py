@@ -8,13 +8,16 @@ names begin with a dot are what is kept between steps, and of no interest to any
 
     messages, events, announcements, counters   new rows of the recording; messages are clean,
     bad, cut                                    without those in quarantine, late, or there before
-    runs                                        of all messages so far
+    runs                                        of all messages so far, but those that are settled
     touched_parts                               of topic_health in the hours that the step touches
-    before.NAME, touched.NAME                   a table before the step; in the touched hours
+    before.NAME                                 a table before the step
+    reopened.NAME, touched.NAME                 in the touched hours: before the step, and now
+    hours                                       the touched hours, by number
     shift                                       words are of so many sequences: 1 << shift
     window_ns, final_ns                         length of a window; windows that end here are final
 """
 
+import re
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -45,7 +48,7 @@ class Sink(Enum):
     ROWS = "rows"  # Spark writes the new ones; the others stay.
     APPEND = "append"  # They stay.
     HOURS = "hours"  # Those of the hours that the step touches are replaced.
-    WHOLE = "whole"  # All are replaced.
+    WHOLE = "whole"  # All are replaced, but those that are settled (merging/settling.py).
 
 
 class Digest(NamedTuple):
@@ -75,6 +78,7 @@ _RANGE: Final = [*_TOPIC, ("source_name", _TEXT), ("first", _LONG), ("last", _LO
 _KEPT: Final = {
     ".runs": [*_RANGE, ("first_ns", _LONG), ("last_ns", _LONG)],
     ".reports": [*_RANGE, ("kind", _TEXT)],
+    ".lines": [*_TOPIC, ("source_name", _TEXT), ("sequence", _LONG), ("before_ns", _LONG)],
     ".starts": [("recorder", _TEXT), ("time_ns", _LONG)],
     ".presence": [
         *(("node_id", _TEXT), ("incarnation", _LONG), ("node_name", _TEXT), ("subject", _TEXT)),
@@ -83,7 +87,15 @@ _KEPT: Final = {
     ".counts": [
         *(("window_ns", _LONG), ("recorder", _TEXT), ("since_ns", _LONG), ("node_id", _TEXT)),
         *(("incarnation", _LONG), ("link", _TEXT), ("name", _TEXT), ("node_name", _TEXT)),
-        ("mark", _LONG),
+        *(("mark", _LONG), ("base", _LONG)),  # How far it had come, and in the window before.
+    ],
+    ".last_counts": [
+        *(("window_ns", _LONG), ("recorder", _TEXT), ("since_ns", _LONG), ("node_id", _TEXT)),
+        *(("incarnation", _LONG), ("link", _TEXT), ("name", _TEXT), ("mark", _LONG)),
+    ],
+    ".spells": [
+        *(*_TOPIC, ("period_ns", _LONG), ("epoch", _LONG), ("source_name", _TEXT)),
+        *(("first_ns", _LONG), ("last_ns", _LONG)),
     ],
     ".slots": [
         *(("window_ns", _LONG), *_TOPIC, ("period_ns", _LONG), ("epoch", _LONG)),
@@ -95,8 +107,6 @@ _KEPT: Final = {
         *(("messages", _LONG), ("since_ns", _LONG), ("until_ns", _LONG)),
     ],
 }
-# Names of the files that were read; kept by the run itself.
-FILES: Final = pa.schema([("table", _TEXT), ("hour", _TEXT), ("name", _TEXT)])
 
 
 def _presence(announcements: "DataFrame", events: "DataFrame") -> "DataFrame":
@@ -145,7 +155,8 @@ DIGESTS: Final = {
         pa.schema(_KEPT[".presence"]),
     ),
     "marks": Digest(
-        ("counters", "window_ns"), counter_rows.marks, ("counters",), pa.schema(_KEPT[".counts"])
+        ("counters", "window_ns"), counter_rows.marks, ("counters",),
+        pa.schema(_KEPT[".counts"][:-1]),
     ),
 }  # fmt: skip
 
@@ -165,17 +176,29 @@ def _table(
 
 # In an order in which each table comes behind those that it is made of.
 _ALL: Final = [
-    _table(".runs", ("runs",), _as_is, Sink.WHOLE, ("messages",)),
-    _table(".reports", ("reports", "quarantined"), united, Sink.APPEND, ("events", "bad")),
+    _table(".lines", ("before..lines",), _as_is, Sink.WHOLE, ()),
+    _table(".runs", ("runs",), _as_is, Sink.WHOLE, ("messages", "reopened")),
+    _table(
+        ".reports", ("before..reports", "reports", "quarantined"), united, Sink.WHOLE,
+        ("events", "bad", "reopened"),
+    ),
     _table(".starts", ("starts",), _as_is, Sink.APPEND, ("events",)),
     _table(
         "gaps", (".runs", ".reports", ".starts"), gaps.gaps, Sink.WHOLE,
         ("messages", "events", "bad"),
     ),
-    _table(".counts", ("before..counts", "marks"), counters.merged, Sink.WHOLE, ("counters",)),
     _table(
-        "topic_health", ("touched_parts", "gaps", ".counts", "window_ns", "final_ns"), _health,
-        Sink.HOURS, ("messages", "events", "bad", "counters"),
+        ".counts", ("reopened..counts", "before..last_counts", "marks"), counters.counted,
+        Sink.HOURS, ("counters",),
+    ),
+    _table(
+        ".last_counts", ("before..last_counts", "touched..counts"), counters.newest, Sink.WHOLE,
+        ("counters",),
+    ),
+    _table(
+        "topic_health",
+        ("touched_parts", "touched.gaps", "touched..counts", "window_ns", "final_ns"),
+        _health, Sink.HOURS, ("messages", "events", "bad", "counters"),
     ),
     _table(".presence", ("presence",), _as_is, Sink.APPEND, ("announcements", "events")),
     _table(
@@ -188,13 +211,15 @@ _ALL: Final = [
         "node_timeline", ("events", "announcements"), nodes.timeline, Sink.ROWS,
         ("events", "announcements"),
     ),
-    _table(".slots", ("before..slots", "slots"), periods.merged, Sink.WHOLE, ("periods",)),
+    _table(".spells", ("before..spells", "slots"), periods.spells, Sink.WHOLE, ("periods",)),
+    _table(".slots", ("reopened..slots", "slots"), periods.merged, Sink.HOURS, ("periods",)),
     _table(
-        "period_compliance", (".slots", "window_ns"), periods.compliance, Sink.WHOLE, ("periods",)
+        "period_compliance", ("touched..slots", ".spells", "hours", "window_ns"),
+        periods.compliance, Sink.HOURS, ("periods",),
     ),
     _table(
-        "consumer_compliance", ("before.consumer_compliance", "consumed", "window_ns"),
-        consumers.compliance, Sink.WHOLE, ("events",),
+        "consumer_compliance", ("reopened.consumer_compliance", "consumed", "window_ns"),
+        consumers.compliance, Sink.HOURS, ("events",),
     ),
     _table(
         ".tenures", ("before..tenures", "tenures", "terms"), services.merged, Sink.WHOLE,
@@ -204,14 +229,16 @@ _ALL: Final = [
         "service_managers", (".tenures",), services.managers, Sink.WHOLE, ("services", "events")
     ),
     _table(
-        "bus_counters", (".counts", "window_ns"), counters.bus_counters, Sink.WHOLE, ("counters",)
+        "bus_counters", ("touched..counts", "window_ns"), counters.bus_counters, Sink.HOURS,
+        ("counters",),
     ),
     _table("late", ("cut",), _as_is, Sink.ROWS, ("cut",)),
 ]  # fmt: skip
 REGISTRY: Final = {table.name: table for table in _ALL}
+SETTLING: Final = (".runs", ".reports", "gaps")
 PUBLIC: Final = tuple(name for name in SHAPES if name in REGISTRY)
 # What was cut, and which sequences there were, is kept by every run: the next one needs it.
-_ALWAYS: Final = (".runs", "late")
+_ALWAYS: Final = (".lines", ".runs", "late")
 
 
 def choose(only: Iterable[str]) -> list[Table]:
@@ -224,9 +251,10 @@ def choose(only: Iterable[str]) -> list[Table]:
     wanted = (wanted or set(PUBLIC)) | set(_ALWAYS)
     for table in reversed(_ALL):
         if table.name in wanted:
-            sources = (name.removeprefix("touched.") for name in table.inputs)
+            sources = (_PREFIX.sub("", name) for name in table.inputs)
             wanted |= {name for name in sources if name in REGISTRY and name not in _RECORDED}
     return [table for table in _ALL if table.name in wanted]
 
 
+_PREFIX: Final = re.compile(r"(before|reopened|touched)\.")
 _RECORDED: Final = ("messages",)  # A table and an input: as an input, it is the new rows.

@@ -30,12 +30,12 @@ from hubbub.limits import (
     WINDOW_S,
     WINDOW_S_MAX,
 )
+from hubbub.pipeline.done import FILES, Closed, Done, table_of
 from hubbub.pipeline.failures import SPARK_ERRORS, find_unreadable, told_in_one_line
 from hubbub.pipeline.noticing import Notices, Signals
 from hubbub.pipeline.parts import thinned
 from hubbub.pipeline.recording import (
     INPUTS,
-    Name,
     Portion,
     everything,
     first_needed,
@@ -43,7 +43,7 @@ from hubbub.pipeline.recording import (
     portion,
     without,
 )
-from hubbub.pipeline.registry import FILES, choose
+from hubbub.pipeline.registry import choose
 from hubbub.pipeline.rows import RowsMustGo
 from hubbub.pipeline.session import interpreting
 from hubbub.pipeline.step import Counts, Outcome, Setup, Step
@@ -51,6 +51,7 @@ from hubbub.pipeline.transforms import quality
 from hubbub.pipeline.transforms.messages import with_value
 from hubbub.pipeline.versions import Versions
 from hubbub.store.checkpoints import advance, register
+from hubbub.store.identity import identity_path, read_identity
 from hubbub.store.layout import DataFile
 from hubbub.store.manifest import compact_folder
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_FORMAT: Final = 5
+_FORMAT: Final = 6
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
 
@@ -124,17 +125,19 @@ class Pipeline:
         self._report = report
         self._files_max = files_max
         self._stepping = threading.Lock()
-        self._notices = Notices(store)
         self._signals: Signals | None = None
         self._is_ending = False
         # A run that was killed before its first commit must come again under the same name.
         self._reader = f"pipeline-{sha1(str(tables.absolute()).encode()).hexdigest()[:12]}"
+        self._recorder = _recorder_of(store)
         self._state = self.versions.state()
         if is_anew or not self._state.get("is_whole"):
             self._state = {}
         else:
             self._check_state()
-        self._done = {Name(*row.values()) for row in self._read_files().to_pylist()}
+        closed = self._state.get("closed")
+        self._notices = Notices(store, Closed(*closed) if closed else None)
+        self._done = Done.read(self._state.get("settled", 0), self._read_files())
         self._counts = Counts()
         self._steps = 0
         self._unreadable: list[str] = []
@@ -150,7 +153,7 @@ class Pipeline:
 
     def run_batch(self) -> Summary:
         """Make all tables from everything there is, whatever was there before."""
-        self._state, self._done = {}, set()
+        self._state, self._done = {}, Done()
         register(self._store, self._reader, dict.fromkeys(INPUTS, 0))
         self._begin()
         files, names = everything(self._store)
@@ -275,16 +278,18 @@ class Pipeline:
         is_whole: bool = True,
     ) -> None:
         """Do one step, and make what it made the tables."""
-        done = self._done | set(some.names)
+        done = self._done.with_names(some.names, self._notices.settled)
         try:
             some, outcome = self._made(some, is_live=is_live, is_fresh=is_fresh)
         except RowsMustGo:
-            some, is_fresh = portion(self._processed(done), sorted(done)), True
+            read = self._processed(self._done.with_names(some.names, 0))
+            some, is_fresh = portion(read, map(name_of, read)), True
             some, outcome = self._made(some, is_live=False, is_fresh=True)
         self._unreadable += [f"{path}: {why}" for path, why in some.unreadable]
-        state = self._next_state(outcome, batch, is_fresh=is_fresh) | {"is_whole": is_whole}
+        state = self._next_state(outcome, batch, is_fresh=is_fresh)
+        state |= {"is_whole": is_whole, "settled": done.settled, "closed": self._notices.closed}
         files = {table: thinned(self.versions, paths) for table, paths in outcome.files.items()}
-        files[".files"] = thinned(self.versions, self._with_names(some.names, is_fresh=is_fresh))
+        files[".files"] = thinned(self.versions, self._with_names(done))
         self.versions.commit(files, state)
         self._state, self._done = state, done
         self._counts = Counts(*map(sum, zip(self._counts, outcome.counts, strict=True)))
@@ -327,13 +332,13 @@ class Pipeline:
         rows = quality.good(there.frame(self._spark, "messages"), with_payload=False)
         return with_value(rows, has_typed=False)
 
-    def _processed(self, done: set[Name]) -> list[DataFile]:
+    def _processed(self, done: Done) -> list[DataFile]:
         """Return the files that were read, or that others were compacted to since."""
         compacted = compact_folder(self._store)
         return [
             file
             for file in everything(self._store)[0]
-            if name_of(file) in done or file.path.is_relative_to(compacted)
+            if done.has(file) or file.path.is_relative_to(compacted)
         ]
 
     def _forget_streams(self) -> None:
@@ -346,6 +351,7 @@ class Pipeline:
         known = {} if is_fresh else self._state.get("counts", {})
         return {
             "format": _FORMAT,
+            "recorder": self._recorder,
             "tables": self._setup.names,
             "window_ns": self._setup.window_ns,
             "watermark_ns": self._setup.watermark_ns,
@@ -361,14 +367,20 @@ class Pipeline:
         """Refuse to go on with tables that were made for something else."""
         if not self._state:
             return
-        made = {name: self._state.get(name) for name in ("tables", "window_ns", "watermark_ns")}
         setup = self._setup
-        asked = dict(zip(made, (setup.names, setup.window_ns, setup.watermark_ns), strict=True))
-        if self._state.get("format") != _FORMAT or made != asked:
-            differs = next((name for name in made if made[name] != asked[name]), "format")
+        asked: dict[str, Any] = {
+            "format": _FORMAT,
+            "recorder": self._recorder,
+            "tables": setup.names,
+            "window_ns": setup.window_ns,
+            "watermark_ns": setup.watermark_ns,
+        }
+        made = {name: self._state.get(name) for name in asked}
+        if made != asked:
+            differs = next(name for name in asked if made[name] != asked[name])
             raise ConfigurationError(
                 f"{self.versions.root} was made with other {differs}"
-                f" ({made.get(differs)}, not {asked.get(differs)}):"
+                f" ({made[differs]}, not {asked[differs]}):"
                 " use another folder, or make all again with --batch"
             )
 
@@ -377,23 +389,29 @@ class Pipeline:
             [FILES.empty_table(), *map(pq.read_table, self.versions.files(".files"))]
         )
 
-    def _with_names(self, names: list[Name], *, is_fresh: bool) -> list[Path]:
+    def _with_names(self, done: Done) -> list[Path]:
         """Write down which files were read; return the files that say so."""
+        is_more = done.settled == self._done.settled and done.names >= self._done.names
         folder = self.versions.staging(".files")
         folder.mkdir()
-        rows = [name._asdict() for name in names]
-        pq.write_table(pa.Table.from_pylist(rows, FILES), folder / "names.parquet")
-        kept = [] if is_fresh else self.versions.files(".files")
+        new = done.names - self._done.names if is_more else done.names
+        pq.write_table(table_of(new), folder / "names.parquet")
+        kept = self.versions.files(".files") if is_more and self._done.names else []
         return [*kept, folder / "names.parquet"]
 
     def _tell_store(self) -> None:
         """Let the store keep what was not read yet."""
         self._told_s = time.monotonic()
-        advance(self._store, self._reader, first_needed(self._store, self._done))
+        advance(self._store, self._reader, first_needed(self._store, self._done.has))
 
     def _say(self, doing: str) -> None:
         seconds = time.monotonic() - self._start_s
         self._report(Progress(self._counts.read, self._total, seconds, doing))
+
+
+def _recorder_of(store: Path) -> str | None:
+    """Return whose recording it is; None: it does not say, as one made by hand."""
+    return read_identity(store).recorder if identity_path(store).exists() else None
 
 
 def _literal(path: Path) -> str:

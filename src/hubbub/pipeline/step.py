@@ -6,28 +6,28 @@ a recording was cut into them; that is what makes the three equal.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from hubbub.limits import SECOND
-from hubbub.pipeline.merging import gaps, health, runs
+from hubbub.pipeline.files import count_rows, hours_of, read, write, write_by, write_hours
+from hubbub.pipeline.merging import gaps, health, periods, runs, settling
 from hubbub.pipeline.merging.groups import UNKNOWN, nanoseconds, numbers, united
 from hubbub.pipeline.recording import INPUTS, Portion
-from hubbub.pipeline.registry import DIGESTS, REGISTRY, Sink, Table
+from hubbub.pipeline.registry import DIGESTS, REGISTRY, SETTLING, Sink, Table
 from hubbub.pipeline.rows import Rows
 from hubbub.pipeline.versions import Versions, hour_of
+from hubbub.store.layout import HOUR_NS, hour_start_ns
 from hubbub.store.layout import hour_of as name_hour
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HOUR_NS: Final = 3600 * SECOND
+
+_NEWS: Final = ("runs", "reports", "starts")
 
 
 class Setup(NamedTuple):
@@ -94,8 +94,8 @@ class Step:
         self._say = say
         self._changes = {table for table in INPUTS if portion.rows[table]}
         self._late = [] if is_live else self._before_files("late")
-        if self._late:
-            self._changes.add("messages")
+        if self._late:  # Whatever they are.
+            self._changes |= {"messages", "periods", "services"}
         wanted = {table.name for table in setup.tables}
         self._rows = Rows(spark, portion, self._late, setup.window_ns, wanted, versions.staging)
         self._values: dict[str, Any] = {"window_ns": setup.window_ns}
@@ -103,6 +103,7 @@ class Step:
         self._staged: dict[str, list[Path]] = {}
         self._hours = {name.hour for name in portion.names if portion.rows.get(name.table)}
         self._touched_hours: set[str] | None = None
+        self._is_reopened = False
         self._counts = Counts()
 
     def run(self) -> Outcome:
@@ -118,6 +119,7 @@ class Step:
                 self._make(table)
         if not self._is_live:
             self._files["late"] = []  # They are among the messages now.
+        self._settle()
         return Outcome(self._files, self._counts, self._newest_ns)
 
     def _take_rows(self) -> None:
@@ -126,8 +128,11 @@ class Step:
         self._changes |= self._portion.kinds
         late = self._cut_late()
         self._digest(self._setup.digests)
-        if "messages" not in self._changes:
-            return
+        if "messages" in self._changes:
+            self._take_messages(late)
+        self._reopen_for_reports()
+
+    def _take_messages(self, late: int) -> None:
         dropped = self._take_runs()
         parts = self._values["parts"]
         total = pc.sum(parts["messages"]).as_py() or 0
@@ -135,9 +140,8 @@ class Step:
         self._newest_ns = max(self._was_newest_ns, newest_ns)
         doubles = pc.sum(dropped["duplicates"]).as_py() or 0
         self._values["parts"] = united(dropped, parts)
-        windows_ns = numbers(self._values["parts"]["window_ns"])
-        self._hours |= {name_hour(int(hour) * HOUR_NS) for hour in np.unique(windows_ns // HOUR_NS)}
-        read = self._portion.rows["messages"] + sum(map(_count, self._late))
+        self._hours |= hours_of(numbers(self._values["parts"]["window_ns"]))
+        read = self._portion.rows["messages"] + sum(map(count_rows, self._late))
         bad = read - total - doubles - late
         self._counts = Counts(read, total, doubles, bad, late)
         if bad:
@@ -158,12 +162,13 @@ class Step:
             return 0
         self._rows.cut(cut_ns - cut_ns % self._setup.window_ns)
         self._make(REGISTRY["late"])
-        return sum(map(_count, self._staged["late"]))
+        return sum(map(count_rows, self._staged["late"]))
 
     def _take_runs(self) -> Any:
         """Find out which sequences there are; return what was left out, as parts."""
-        known = self._before(".runs")
         new = runs.from_words(self._values["words"], self._rows.shift)
+        self._is_reopened = self._is_settled_touched(runs=new)
+        known = self._before(".runs")
         doubled = runs.doubled(self._values["words"], self._rows.shift)
         overlapping = runs.overlaps(known, new)
         dropped = health.PART.empty_table()
@@ -181,6 +186,52 @@ class Step:
         self._values["runs"] = found
         return dropped
 
+    def _is_settled_touched(self, **new: Any) -> bool:
+        """Tell whether new rows change what was settled."""
+        rows = {name: REGISTRY[f".{name}"].columns.empty_table() for name in _NEWS} | new
+        return settling.is_touched(self._before(".lines"), **rows)
+
+    def _reopen_for_reports(self) -> None:
+        """Take all at hand if a report, or a start of a recorder, is about holes long settled."""
+        if not self._is_reopened:
+            told = united(self._value("reports"), self._value("quarantined"))
+            if not self._is_settled_touched(reports=told, starts=self._value("starts")):
+                return
+            opened = self._values["runs"] if "runs" in self._values else self._before(".runs")
+            self._values["runs"] = united(opened, read(".runs", self._closed_files(".runs")))
+            self._is_reopened = True
+        self._changes.add("reopened")
+
+    def _settle(self) -> None:
+        """Put aside, once an hour of the recording, what nothing will change any more."""
+        lines = REGISTRY[".lines"].columns.empty_table()
+        lines = lines if self._is_reopened else self._before(".lines")
+        before_ns = self._final_ns(self._newest_ns) // HOUR_NS * HOUR_NS - HOUR_NS
+        if before_ns <= (pc.max(lines["before_ns"]).as_py() or 0):
+            return
+        runs, reports, gaps = opened = [
+            self._value(table) if table in self._files else read(table, []) for table in SETTLING
+        ]
+        found = settling.settled(lines, runs, reports, gaps, before_ns)
+        self._files[".lines"] = self._stage(".lines", found.lines)
+        for table, rows, is_settled in zip(SETTLING, opened, found[1:], strict=True):
+            if table in self._files:
+                self._put_aside(table, rows, pa.array(is_settled), before_ns)
+
+    def _put_aside(self, table: str, rows: Any, is_settled: Any, before_ns: int) -> None:
+        aside, left = rows.filter(is_settled), rows.filter(pc.invert(is_settled))
+        kept = [file for file in self._files[table] if hour_of(file)]
+        folder = self._versions.staging(table)
+        if table == "gaps":
+            aside = aside.sort_by("before")
+            staged = write_by(aside, nanoseconds(aside["before"]), folder)
+        else:
+            staged = write(aside, folder / f"hour={name_hour(before_ns)}")
+        self._files[table] = [*kept, *staged, *self._stage(table, left)]
+
+    def _stage(self, table: str, rows: Any) -> list[Path]:
+        return write(rows.select(REGISTRY[table].columns.names), self._versions.staging(table))
+
     def _final_ns(self, newest_ns: int) -> int:
         return max(newest_ns - self._setup.watermark_ns, 0)
 
@@ -188,7 +239,23 @@ class Step:
         """Name the hours whose rows may change; asked for only when the gaps are known."""
         if self._touched_hours is None:
             self._touched_hours = self._hours | self._open_hours() | self._gap_hours()
+            self._touched_hours |= self._counter_hours() | self._slot_hours()
         return self._touched_hours
+
+    def _counter_hours(self) -> set[str]:
+        """Name the hours from the first new mark of a counter on."""
+        hours = hours_of(numbers(self._value("marks")["window_ns"]))
+        known = {hour_of(file) for file in self._before_files(".counts")} if hours else set()
+        return hours | {hour for hour in known if hour >= min(hours)}
+
+    def _slot_hours(self) -> set[str]:
+        """Name the hours of slots that came, that are owed since, and that consumers told of."""
+        hours = hours_of(numbers(self._value("consumed")["window_ns"]))
+        slots = self._value("slots")
+        if not slots.num_rows:
+            return hours
+        changed = periods.hours_changed(self._before(".spells"), slots, self._setup.window_ns)
+        return hours | {name_hour(hour * HOUR_NS) for hour in changed}
 
     def _open_hours(self) -> set[str]:
         """Name the hours of windows that were not final."""
@@ -216,16 +283,23 @@ class Step:
             return self._values[name]
         if name in DIGESTS:
             return DIGESTS[name].columns.empty_table()
+        if name == "hours":
+            return np.array(
+                sorted(hour_start_ns(hour) // HOUR_NS for hour in self._touched()), dtype=np.int64
+            )
+        if name.startswith("reopened."):
+            table = name.removeprefix("reopened.")
+            return read(table, self._in_hours(table, self._before_files(table)))
         if name.startswith("before."):
             return self._before(name.removeprefix("before."))
         if name.startswith("touched."):
             table = name.removeprefix("touched.")
-            return _read(table, self._in_hours(table, self._files[table]))
-        return _read(name, self._files[name])
+            return read(table, self._in_hours(table, self._files[table]))
+        return read(name, self._open_of(name, self._files[name]))
 
     def _touched_parts(self) -> Any:
         old = self._in_hours("topic_health", self._before_files("topic_health"))
-        known = health.taken_apart(_read("topic_health", old))
+        known = health.taken_apart(read("topic_health", old))
         return united(known, self._value("parts"))
 
     def _make(self, table: Table) -> None:
@@ -241,12 +315,12 @@ class Step:
             made = table.function(*map(self._value, table.inputs)).select(table.columns.names)
             made = made.sort_by([(key, "ascending") for key in table.keys]) if table.keys else made
             if table.sink is Sink.WHOLE:
-                before, self._values[table.name] = [], made
+                before, self._values[table.name] = self._closed_files(table.name), made
             if table.sink is Sink.HOURS:
                 before = [file for file in before if hour_of(file) not in self._touched()]
-                staged = _write_hours(made, folder)
+                staged = write_hours(made, folder, self._touched())
             else:
-                staged = _write(made, folder)
+                staged = write(made, folder)
         self._staged[table.name] = staged
         self._files[table.name] = [*before, *staged]
 
@@ -254,38 +328,19 @@ class Step:
         return [] if self._is_fresh else self._versions.files(table)
 
     def _before(self, table: str) -> Any:
-        return _read(table, self._before_files(table))
+        return read(table, self._open_of(table, self._before_files(table)))
+
+    def _open_of(self, table: str, files: list[Path]) -> list[Path]:
+        """Leave out the files of what is settled."""
+        if table not in SETTLING or self._is_reopened:
+            return files
+        return [file for file in files if not hour_of(file)]
+
+    def _closed_files(self, table: str) -> list[Path]:
+        if table not in SETTLING or self._is_reopened:
+            return []
+        return [file for file in self._before_files(table) if hour_of(file)]
 
     def _in_hours(self, table: str, files: list[Path]) -> list[Path]:
-        staged = set(self._staged.get(table, ()))
-        return [file for file in files if file in staged or hour_of(file) in self._touched()]
-
-
-def _read(table: str, files: list[Path]) -> Any:
-    columns = REGISTRY[table].columns
-    parts = (pq.read_table(file, schema=columns, partitioning=None) for file in files)
-    return pa.concat_tables([columns.empty_table(), *parts])
-
-
-def _write(rows: Any, folder: Path) -> list[Path]:
-    """Write a file, unless there is nothing to write."""
-    if not rows.num_rows:
-        return []
-    folder.mkdir(parents=True)
-    pq.write_table(rows, folder / "rows.parquet", compression="zstd")
-    return [folder / "rows.parquet"]
-
-
-def _write_hours(rows: Any, folder: Path) -> list[Path]:
-    """Write a file for each hour of rows that are sorted by their windows."""
-    hours = nanoseconds(rows["window_start"]) // HOUR_NS
-    bounds = [*np.unique(hours, return_index=True)[1].tolist(), len(hours)]
-    files = []
-    for begin, end in pairwise(bounds):
-        hour = name_hour(int(hours[begin]) * HOUR_NS)
-        files += _write(rows.slice(begin, end - begin), folder / f"hour={hour}")
-    return files
-
-
-def _count(file: Path) -> int:
-    return int(pq.read_metadata(file).num_rows)
+        """Choose the files of touched hours; what has just been written is of no hour yet."""
+        return [file for file in files if not hour_of(file) or hour_of(file) in self._touched()]

@@ -3,10 +3,12 @@
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from hubbub.limits import SECOND
 from hubbub.pipeline.histogram import bucket_of
+from hubbub.pipeline.merging import periods
 from hubbub.pipeline.registry import DIGESTS, REGISTRY
 
 WINDOW_NS = 10 * SECOND
@@ -81,3 +83,10 @@ def times(rows: list[Row], wanted: Any) -> Any:
 def rows_of(table: Any, *columns: str) -> list[tuple[Any, ...]]:
     """Return some columns as tuples, sorted."""
     return sorted(tuple(row.values()) for row in table.select(columns).to_pylist())
+
+
+def compliance_of(slots: Any, window_ns: int) -> Any:
+    """Make the table of periods of all slots at once."""
+    none = kept(".spells", [])
+    hours = np.array(sorted(periods.hours_changed(none, slots, window_ns)), dtype=np.int64)
+    return periods.compliance(slots, periods.spells(none, slots), hours, window_ns)

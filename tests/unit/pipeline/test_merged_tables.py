@@ -1,8 +1,12 @@
 """Tables that are made of digests, each on literal rows."""
 
+from itertools import pairwise, permutations
+from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from hubbub.limits import SECOND
@@ -12,6 +16,7 @@ from hubbub.pipeline.merging.groups import grouped, united
 from hubbub.pipeline.merging.health import _bounds_ns
 from hubbub.pipeline.merging.traffic import traffic
 from hubbub.pipeline.tables import SHAPES
+from hubbub.store.layout import HOUR_NS
 from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, message
 from tests.unit.pipeline.digests import WINDOW_NS, Row, digest, kept, parts, rows_of
 from tests.unit.pipeline.test_merged_runs import found_gaps
@@ -20,8 +25,21 @@ from tests.unit.pipeline.test_merged_runs import found_gaps
 def mark(window: int, name: str, value: int, **fields: Any) -> Row:
     row = {"window_ns": START_NS + window * WINDOW_NS, "recorder": "rec", "node_id": SOURCE}
     row |= {"incarnation": 7, "link": "", "name": name, "node_name": "alice", "mark": value}
-    row["since_ns"] = 0
+    row |= {"since_ns": 0, "base": 0}
     return row | fields
+
+
+def counted(*steps: list[Row]) -> Any:
+    """Let marks come in steps, each of which has only the hours from its first mark on at hand."""
+    counts, last = kept(".counts", []), kept(".last_counts", [])
+    for rows in steps:
+        first_ns = min((row["window_ns"] for row in rows), default=0)
+        is_open = pc.greater_equal(counts["window_ns"], first_ns)
+        made = counters.counted(counts.filter(is_open), last, digest("marks", rows))
+        made = made.select(counts.column_names)
+        counts = united(counts.filter(pc.invert(is_open)), made)
+        last = counters.newest(last, made).select(last.column_names)
+    return counts
 
 
 def seconds(table: Any) -> list[int]:
@@ -136,10 +154,11 @@ MARKS = [
 ]
 
 
+@pytest.mark.parametrize("order", list(permutations(range(3))))
 @pytest.mark.parametrize("cut", [0, 2, 3])
-def test_counters_tell_by_how_much_they_grew_in_each_window(cut: int) -> None:
-    marks = counters.merged(kept(".counts", MARKS[cut:]), kept(".counts", MARKS[:cut]))
-    got = counters.bus_counters(marks, WINDOW_NS)
+def test_counters_tell_by_how_much_they_grew_in_each_window(cut: int, order: list[int]) -> None:
+    steps = [MARKS[:cut], MARKS[cut:4], MARKS[4:]]
+    got = counters.bus_counters(counted(*(steps[place] for place in order)), WINDOW_NS)
     found = zip(got["node_id"].to_pylist(), seconds(got), got["added"].to_pylist(), strict=True)
     assert sorted(found) == [("", 0, 7), (SOURCE, 0, 5), (SOURCE, 20, 4), (SOURCE, 30, 2)]
 
@@ -150,7 +169,7 @@ def test_counter_of_a_recorder_that_was_started_again_begins_at_nothing(cut: int
         mark(window, "repaired", value, since_ns=since_ns)
         for window, value, since_ns in [(0, 5, 1), (0, 8, 2), (1, 9, 2)]
     ]
-    marks = counters.merged(kept(".counts", rows[cut:]), kept(".counts", rows[:cut]))
+    marks = counted(rows[cut:], rows[:cut])
     got = counters.bus_counters(marks, WINDOW_NS)
     assert sorted(zip(seconds(got), got["added"].to_pylist(), strict=True)) == [(0, 13), (10, 1)]
     repaired = counters.repairs(marks)
@@ -174,6 +193,50 @@ def test_slots_of_consumers_are_added_up_bit_by_bit() -> None:
     assert set(seconds(known)) == {0}
 
 
+def made_compliance(steps: list[list[Row]], window_ns: int = WINDOW_NS) -> Any:
+    """Make the table step by step, each time of the hours alone that are said to change."""
+    slots, spells = kept(".slots", []), kept(".spells", [])
+    table = kept("period_compliance", [])
+    for rows in steps:
+        new = digest("slots", rows)
+        hours = periods.hours_changed(spells, new, window_ns)
+        hours |= {row["window_ns"] // HOUR_NS for row in rows}
+        spells = periods.spells(spells, new)
+        slots = periods.merged(slots, new)
+        numbers = np.array(sorted(hours), dtype=np.int64)
+        is_open = pa.array(np.isin(np.asarray(slots["window_ns"]) // HOUR_NS, numbers))
+        made = periods.compliance(slots.filter(is_open), spells, numbers, window_ns)
+        start_ns = np.asarray(table["window_start"].cast(pa.int64())) * 1000
+        is_closed = pa.array(~np.isin(start_ns // HOUR_NS, numbers))
+        table = united(table.filter(is_closed), made)
+    return table.sort_by([(key, "ascending") for key in SHAPES["period_compliance"].keys])
+
+
+@pytest.mark.parametrize("window_ns", [10 * SECOND, 7 * SECOND, 3600 * SECOND])
+@pytest.mark.parametrize("seed", range(5))
+def test_slots_of_several_hours_are_the_same_in_whatever_steps_they_come(
+    seed: int, window_ns: int
+) -> None:
+    draw = Random(seed)
+    topic = {"source_id": SOURCE, "incarnation": 7, "subject": "/a", "period_ns": 2 * SECOND}
+    rows = []
+    for _ in range(12):
+        slot_ns = START_NS + draw.randrange(4 * 3600) // 2 * 2 * SECOND
+        rows.append(
+            topic
+            | {"window_ns": slot_ns - slot_ns % window_ns, "first_ns": slot_ns, "last_ns": slot_ns}
+            | {"met": draw.randrange(2), "late": 1, "epoch": draw.randrange(2)}
+            | {"source_name": draw.choice(["alice", None])}
+        )
+    expected = made_compliance([rows], window_ns)
+    assert expected.num_rows > 10_000 // (window_ns // SECOND)
+    for _ in range(4):
+        draw.shuffle(rows)
+        cuts = sorted(draw.sample(range(1, 12), 3))
+        steps = [rows[begin:end] for begin, end in pairwise([0, *cuts, 12])]
+        assert made_compliance(steps, window_ns).equals(expected)
+
+
 def test_periods_met_missed_and_late() -> None:
     topic = {"source_id": SOURCE, "incarnation": 7, "subject": "/a", "source_name": "alice"}
     topic |= {"epoch": 0}
@@ -188,8 +251,7 @@ def test_periods_met_missed_and_late() -> None:
         | {"first_ns": START_NS + first * SECOND, "last_ns": START_NS + last * SECOND}
         for window, met, late, first, last in [(0, 2, 0, 0, 1), (0, 1, 1, 2, 4), (3, 1, 0, 35, 35)]
     ]
-    slots = periods.merged(kept(".slots", rows[1:]), kept(".slots", rows[:1]))
-    got = periods.compliance(slots, WINDOW_NS)
+    got = made_compliance([rows[:1], rows[1:]])
     columns = ("slots", "met", "missed", "late")
     found = zip(seconds(got), got.select(columns).to_pylist(), strict=True)
     assert sorted((at, *row.values()) for at, row in found) == [

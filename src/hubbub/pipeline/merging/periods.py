@@ -15,12 +15,15 @@ import pyarrow as pa
 
 from hubbub.pipeline.merging.groups import (
     TOPIC,
+    Numbers,
     grouped,
+    numbered,
     numbers,
     timestamps,
     united,
 )
 from hubbub.pipeline.tables import SHAPES
+from hubbub.store.layout import HOUR_NS
 
 _SERIES: Final = (*TOPIC, "period_ns")
 _COUNTED: Final = (*_SERIES, "epoch")
@@ -35,9 +38,47 @@ def merged(known: Any, new: Any) -> Any:
     ).select(known.column_names)  # fmt: skip
 
 
-def compliance(slots: Any, window_ns: int) -> Any:
-    """Compare what came with the slots that there were."""
-    owed = _owed(slots, window_ns)
+def spells(known: Any, new: Any) -> Any:
+    """Return from which slot to which each epoch of a topic goes."""
+    both = united(known, new)
+    found = grouped(both, _COUNTED, least=("first_ns",), greatest=("last_ns", "source_name"))
+    return found.select(known.column_names)
+
+
+def hours_changed(known: Any, new: Any, window_ns: int) -> set[int]:
+    """Number the hours in which other slots are owed than before."""
+    fresh = spells(known.slice(0, 0), new)
+    ids = numbered(united(fresh, known), _COUNTED).ids
+    is_met = pa.array(np.isin(ids[fresh.num_rows :], ids[: fresh.num_rows]))
+    before = {_key(row): row for row in known.filter(is_met).to_pylist()}
+    hours: set[int] = set()
+    for row in fresh.to_pylist():
+        was = before.get(_key(row))
+        begin_ns, end_ns, name = row["first_ns"], row["last_ns"], row["source_name"] or ""
+        if was is None:
+            hours.update(_hours(begin_ns, end_ns, window_ns))
+        elif name > (was["source_name"] or ""):  # It is told in all windows.
+            first_ns, last_ns = min(begin_ns, was["first_ns"]), max(end_ns, was["last_ns"])
+            hours.update(_hours(first_ns, last_ns, window_ns))
+        else:
+            hours.update(_hours(begin_ns, was["first_ns"], window_ns))
+            hours.update(_hours(was["last_ns"], end_ns, window_ns))
+    return hours
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _COUNTED)
+
+
+def _hours(first_ns: int, last_ns: int, window_ns: int) -> range:
+    """Number the hours in which the windows from one time to another begin."""
+    begin_ns, end_ns = first_ns - first_ns % window_ns, last_ns - last_ns % window_ns
+    return range(begin_ns // HOUR_NS, end_ns // HOUR_NS + 1)
+
+
+def compliance(slots: Any, spells: Any, hours: Numbers, window_ns: int) -> Any:
+    """Compare what came in some hours with the slots that there were."""
+    owed = _owed(spells, hours, window_ns)
     none = pa.array(np.zeros(slots.num_rows, dtype=np.int64))
     came = slots.select(["window_ns", *_SERIES, "source_name", "met", "late"])
     none_came = pa.array(np.zeros(owed.num_rows, dtype=np.int64))
@@ -61,17 +102,20 @@ def compliance(slots: Any, window_ns: int) -> Any:
     return made.filter(pa.array(slot_count > 0))
 
 
-def _owed(slots: Any, window_ns: int) -> Any:
-    """Count the slots of each window, from the first to the last of each epoch."""
-    spells = grouped(slots, _COUNTED, least=("first_ns",), greatest=("last_ns", "source_name"))
+def _owed(spells: Any, hours: Numbers, window_ns: int) -> Any:
+    """Count the slots of each window that begins in these hours, from first to last of an epoch."""
     begin_ns, end_ns, period_ns = (
         numbers(spells[name]) for name in ("first_ns", "last_ns", "period_ns")
     )
-    first_window, last_window = begin_ns // window_ns, end_ns // window_ns
-    counts = last_window - first_window + 1
-    rows = np.repeat(np.arange(spells.num_rows), counts)
-    index = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    start_ns = (first_window[rows] + index) * window_ns
+    # A column for each epoch, a row for each hour.
+    first_window = np.maximum(begin_ns // window_ns, -(-hours[:, None] * HOUR_NS // window_ns))
+    end_window = np.minimum(
+        end_ns // window_ns + 1, -(-(hours[:, None] + 1) * HOUR_NS // window_ns)
+    )
+    counts = np.maximum(end_window - first_window, 0).ravel()
+    index = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    start_ns = (np.repeat(first_window.ravel(), counts) + index) * window_ns
+    rows = np.repeat(np.tile(np.arange(spells.num_rows), len(hours)), counts)
     begin_ns, end_ns, period_ns = begin_ns[rows], end_ns[rows], period_ns[rows]
     # How many slots begin before the window, and up to its end, counted from the first one.
     before = np.maximum(0, (start_ns - begin_ns + period_ns - 1) // period_ns)
