@@ -84,9 +84,10 @@ class Consumer(Closing):
         mode: str = "all", scope: int = 0, max_age_ms: float | None = None,
         queue: int = QUEUE_MESSAGES, overflow: str = "drop_oldest", inline: bool = False,
         type: Any = None, port: int | None = None, inside: bool = False, of: Any = None,
+        is_observer: bool = False,
     ) -> None:  # fmt: skip
         data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
-        number = OBSERVE if period_us == 0 else _check_mode(mode)
+        number = OBSERVE if is_observer else _check_mode(mode)
         age_ns_max = _check_age(max_age_ms)
         if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
             raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
@@ -210,7 +211,8 @@ class Consumer(Closing):
         return device
 
     def __repr__(self) -> str:
-        state = "stopped" if self.is_stopped else f"each {self.period_ms:g} ms, port {self.port}"
+        how = f"each {self.period_ms:g} ms" if self.period_ms else "once"
+        state = "stopped" if self.is_stopped else f"{how}, port {self.port}"
         return f"<Consumer {self.subject} {state}>"
 
     def _take(self, sample: Sample) -> None:
@@ -251,8 +253,10 @@ class Consumer(Closing):
         return SampledTopic(subject, source)
 
 
-def read_period(period_ms: float | None, period_us: int | None) -> int:
-    """Return a period in microseconds, given in one of two units."""
+def read_period(
+    period_ms: float | None, period_us: int | None, *, may_be_once: bool = False
+) -> int:
+    """Return a period in microseconds, given in one of two units; 0: once, where that may be."""
     if (period_ms is None) == (period_us is None):
         raise ConfigurationError("give one of period_ms and period_us")
     what = f"period_ms={period_ms!r}" if period_us is None else f"period_us={period_us!r}"
@@ -260,8 +264,9 @@ def read_period(period_ms: float | None, period_us: int | None) -> int:
     if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
         raise ConfigurationError(f"{what} is no number")
     period = value if period_ms is None else value * 1000
-    if not 1 <= period <= PERIOD_US_MAX:
-        raise ConfigurationError(f"{what} must be from 1 us to a day")
+    if not 1 <= period <= PERIOD_US_MAX and not (may_be_once and period == 0):
+        or_once = ", or 0 for one sample" if may_be_once else ""
+        raise ConfigurationError(f"{what} must be from 1 us to a day{or_once}")
     return round(period)
 
 

@@ -266,7 +266,8 @@ class DeadlineMissed(Event, frozen=True):
     def __str__(self) -> str:
         who = f"{self.producer} port {self.port}"
         end = ", which is gone" if self.is_lost else ""
-        what = f"{self.slots} slots of {self.period_ms:g} ms of {self.subject}"
+        slots = "1 slot" if self.slots == 1 else f"{self.slots} slots"
+        what = f"{slots} of {self.period_ms:g} ms of {self.subject}"
         return f"deadline missed: {what} from {who}{end} on {self.channel}"
 
 
@@ -280,7 +281,8 @@ class NothingProduced(Event, frozen=True):
     period_ms: float
 
     def __str__(self) -> str:
-        what = f"{self.subject}, which is wanted each {self.period_ms:g} ms"
+        how = f"each {self.period_ms:g} ms" if self.period_ms else "once"
+        what = f"{self.subject}, which is wanted {how}"
         return f"nothing produced: nobody makes {what}, on {self.channel}"
 
 
@@ -302,8 +304,8 @@ class PeriodGranted(Event, frozen=True):
 class InterestRefused(Event, frozen=True):
     """A producer cannot serve interests as they are; at most one event a second.
 
-    `reason` is `floor` (the period is shorter than it may be, and a longer one is granted) or
-    `full` (there are too many interests).
+    `reason` is `floor` (the period is shorter than it may be, and a longer one is granted), `full`
+    (there are too many interests) or `once` (a strict producer makes samples at its ticks alone).
     """
 
     subject: str

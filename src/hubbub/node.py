@@ -397,15 +397,15 @@ class Node(Closing):
         for message in node.consume("/vehicle/speed", period_ms=100): ...
         node.consume("/vehicle/speed", period_ms=100, callback=print)
 
-        With `mode="one"` only of one producer, and of another if it falls silent. Samples older
-        than `max_age_ms` are dropped. A slot that stays empty is counted, and a `DeadlineMissed`.
-        `of=` is whose samples alone are wanted: an address as `vehicle.address(7)`, a `Source`, or
-        the id of a node. `inside=True`: only of producers of this node, and nobody else is asked.
+        With period 0 one of each, and no more. With `mode="one"` only of one producer, and of
+        another if it falls silent. Samples older than `max_age_ms` are dropped. A slot that stays
+        empty is counted, and a `DeadlineMissed`. `of=` names whose samples are wanted: an address,
+        a `Source` or an id. `inside=True`: those of this node, and nobody else is asked.
         """
         self._refuse_closed()
         connection = self._connection_of(channel, find_data_type(what)[1])
         consumer = Consumer(
-            self, connection, what, period_us=read_period(period_ms, period_us),
+            self, connection, what, period_us=read_period(period_ms, period_us, may_be_once=True),
             callback=callback, context=context, mode=mode, scope=scope, max_age_ms=max_age_ms,
             queue=queue, overflow=overflow, inline=inline, type=type, port=port, inside=inside,
             of=of,
@@ -434,8 +434,8 @@ class Node(Closing):
         connection = self.channels[0] if what is None and channel is None else None
         connection = connection or self._connection_of(channel, subject)
         consumer = Consumer(
-            self, connection, what, period_us=0, callback=callback, context=context, queue=queue,
-            overflow=overflow, inline=inline,
+            self, connection, what, period_us=0, is_observer=True, callback=callback,
+            context=context, queue=queue, overflow=overflow, inline=inline,
         )  # fmt: skip
         self._components.add(consumer)
         return consumer

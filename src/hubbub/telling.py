@@ -193,7 +193,9 @@ def _count(ranges: tuple[Range, ...]) -> int:
 
 
 def _since(before: ConsumerStatistics | None, now: ConsumerStatistics) -> Slots | None:
-    """Say what became of slots since somebody looked; None: nothing did."""
+    """Say what became of slots since somebody looked; None: nothing did, or it has no slots."""
+    if not now.period_ms:
+        return None
     counts = {name: getattr(now, name) - getattr(before, name, 0) for name in _COUNTED}
     period_ns = round(now.period_ms * MS)
     return Slots(now.subject, now.port, period_ns, **counts) if any(counts.values()) else None

@@ -89,7 +89,8 @@ def test_wrong_values_are_one_line(bus: Bus) -> None:
         ["produce", SPEED, "--csv", "/nowhere"],
         ["produce", "no subject", "--value", "x"],
         ["produce", SPEED, "--value", "x", "--schedule", "often"],
-        ["consume", SPEED, "--period", "0us"],
+        ["consume", SPEED, "--period", "0.1us"],
+        ["consume", SPEED, "--period", "100000s"],
     ):
         done = bus.run(*arguments)
         assert done.returncode == 2

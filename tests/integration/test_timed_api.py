@@ -136,6 +136,30 @@ def test_what_stays_inside_is_not_told_outside(place: Place) -> None:
         assert {elsewhere.receive(10).payload for _ in range(5)} == {b"theirs"}
 
 
+def test_period_of_0_is_one_sample(nodes: Any) -> None:
+    maker, user = nodes
+    maker.produce(SPEED, lambda: b"13.9")
+    with user.consume(SPEED, period_ms=0) as consumer:
+        assert take(consumer, 1)[0].payload == b"13.9" and "once" in repr(consumer)
+        assert consumer.receive(0.2) is None
+        statistics = consumer.statistics()
+        assert (statistics.served, statistics.missed, statistics.vacant) == (1, 0, 0)
+
+
+def test_observer_and_who_wants_one_sample_tell_recordings_of_no_slots(nodes: Any) -> None:
+    maker, user = nodes
+    maker.produce(SPEED, lambda: b"x")
+    told: list[Any] = []
+    end = user._telling.listen(told.append)
+    with user.observe() as observer, user.consume(SPEED, period_ms=0) as once:
+        take(user.consume(SPEED, period_ms=10), 3)
+        take(observer, 3)
+        take(once, 1)
+    end()
+    periods = {slots.period_ns for one in told for slots in one.slots}
+    assert periods == {10_000_000}
+
+
 def test_samples_of_one_producer_are_wanted_by_its_address_in_every_form(place: Place) -> None:
     with place.open("other") as other, place.open("car") as car:
         other.produce(SPEED, lambda: b"other")
@@ -394,7 +418,8 @@ def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
         (lambda: node.produce(77, lambda: b""), "register_data_type"),
         (lambda: node.consume(0, period_ms=1), "register_data_type"),
         (lambda: node.consume(SPEED), "one of period_ms and period_us"),
-        (lambda: node.consume(SPEED, period_ms=0), "1 us to a day"),
+        (lambda: node.consume(SPEED, period_ms=-1), "1 us to a day, or 0 for one sample"),
+        (lambda: node.consume("/x", period_ms=1).set_interest(period_ms=0), "1 us to a day"),
         (lambda: node.consume(SPEED, period_us=10**12), "1 us to a day"),
         (lambda: node.consume(SPEED, period_ms=1, mode="some"), "all, one"),
         (lambda: node.consume(SPEED, period_ms=1, max_age_ms=-1), "max_age_ms"),

@@ -20,7 +20,7 @@ _UNITS_US = {"us": 1, "ms": 1000, "s": 1_000_000}
 def consume(
     subject: Annotated[str, typer.Argument(help="What is wanted, such as /vehicle/speed.")],
     period: Annotated[
-        str, typer.Option("--period", help="How often: 100ms, 2s, 500us.", metavar="TIME")
+        str, typer.Option("--period", help="How often: 100ms, 2s, 500us; 0s: once.", metavar="TIME")
     ],
     count: Count = None,
     one: Annotated[
@@ -62,7 +62,10 @@ def read_time(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)", text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no time: write 100ms, 2s or 500us")
-    return round(float(match[1]) * _UNITS_US[match[2]])
+    time_us = float(match[1]) * _UNITS_US[match[2]]
+    if 0 < time_us < 1:
+        raise typer.BadParameter(f"{text!r} is too short: at least 1us, or 0s for one sample")
+    return round(time_us)
 
 
 def _tell(event: hubbub.Event) -> None:

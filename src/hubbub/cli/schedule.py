@@ -78,7 +78,8 @@ def _rows(
 
 def _consumer_row(one: hubbub.ScheduledConsumer, role: str) -> tuple[str, ...]:
     return (
-        one.subject, str(one.source), str(one.port), role, "", f"{one.period_ms:g} ms", "", "",
+        one.subject, str(one.source), str(one.port), role, "",
+        f"{one.period_ms:g} ms" if one.period_ms else "once", "", "",
         f"{one.served:,}", f"{one.missed:,}",
     )  # fmt: skip
 

@@ -57,7 +57,9 @@ class Consumer:
     def vacant(self, now: int) -> int:
         """Return how many slots have gone by in which there was no producer."""
         since_ns = self._vacant_since_ns
-        return self._vacant + (0 if since_ns is None else (now - since_ns) // (self.period_us * US))
+        if since_ns is None or not self.period_us:  # Who wants one sample has no slots.
+            return self._vacant
+        return self._vacant + (now - since_ns) // (self.period_us * US)
 
     def begin_vacancy(self, now: int) -> None:
         """Count slots for which there is no producer."""

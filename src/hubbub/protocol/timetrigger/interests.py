@@ -71,6 +71,11 @@ class Interests:
             self._replace(origin, before, lease)
         return not is_same
 
+    def is_newest(self, interest: Interest) -> bool:
+        """Tell whether it is this interest that holds."""
+        lease = self.leases.get(make_origin(interest.node, interest.port))
+        return lease is not None and lease.version == interest.version
+
     def expire(self, now: int) -> bool:
         """End the leases that have run out; True: what is wanted has changed."""
         if now < self.expires_ns:

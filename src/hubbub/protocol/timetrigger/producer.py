@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from hubbub.limits import CAP_HZ, FLOOR_US, OVERRUN_TICKS_COUNTED, SECOND, US
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.interests import LOCAL, NEVER, Interests
@@ -92,6 +94,7 @@ class Producer:
         self.failed = 0  # The application had no sample.
         self.skipped = 0  # Ticks that nobody was there for.
         self.refused_periods = 0  # Interests served at a longer period than they ask for.
+        self.refused_once = 0  # Those in one sample, where there are none but at ticks.
         self.offer_ns = NEVER
         self.offers_left = 0
         self.taker: Callable[[Due], None] = lambda due: None  # Set by the shell.
@@ -113,10 +116,16 @@ class Producer:
         """Hear who wants what, after `advance`; True: the plan has changed."""
         if interest.type not in (0, self.type) or not self._is_meant(interest):
             return False
-        if not self.is_open or (self.options.schedule == STRICT and _wants_once(interest)):
+        if not self.is_open:
             return False
+        if self.options.schedule == STRICT and _wants_once(interest):
+            self.refused_once += 1
+            interest = replace(interest, wants=[one for one in interest.wants if one.period_us])
         known = self.interests.ports_of(interest)
         is_changed = self.interests.take(now, interest, via)
+        if not is_changed and self._is_awaited(interest):
+            self._replan(now, newcomer=[0])
+            self._set_due()
         if is_changed:
             if any(0 < one.period_us < self.options.spacing_us for one in interest.wants):
                 self.refused_periods += 1
@@ -124,6 +133,12 @@ class Producer:
             self._replan(now, newcomer=new if interest.mode != OBSERVE else [])
             self._set_due()
         return is_changed
+
+    def _is_awaited(self, interest: Interest) -> bool:
+        """Tell whether somebody asks again for the one sample that it wants, and has not had."""
+        if not _wants_once(interest) or not self.interests.is_newest(interest):
+            return False
+        return any(not one.period_us and not one.served for one in interest.wants)
 
     def is_namesake(self, interest: Interest) -> bool:
         """Tell whether an interest is of our type, and in another subject."""

@@ -66,7 +66,8 @@ class Sieve:
         self.period_us = period_us
         self.mode = mode
         self.age_ns_max = age_ns_max  # 0: however old.
-        self.is_plain = mode == ALL and not age_ns_max  # Only slots decide.
+        self.is_once = mode != OBSERVE and not period_us  # One sample, and then no more.
+        self.is_plain = mode == ALL and bool(period_us) and not age_ns_max  # Only slots decide.
         self.due_ns = NEVER
         self.streams: dict[bytes, Stream] = {}
         self.counts: Counter[str] = Counter()  # Of samples, by what they were.
@@ -111,6 +112,8 @@ class Sieve:
         stream = self.streams.get(origin)
         if stream is None:
             stream = self._open(now, origin)
+        if self.is_once:
+            return stream.take_once(now, response)
         outcome = (
             stream.take(now, response) if self.mode != OBSERVE else stream.observe(now, response)
         )
@@ -123,7 +126,7 @@ class Sieve:
         misses = []
         for origin, stream in list(self.streams.items()):
             count = stream.judge(now)
-            is_lost = stream.is_lost(now)
+            is_lost = stream.is_lost(now) and not self.is_once
             if is_lost:
                 self._close(now, origin)
             if count or (is_lost and self.mode != OBSERVE):
@@ -136,7 +139,8 @@ class Sieve:
 
     def look_out(self, now: int) -> None:
         """Wait for a producer, where there is none; tell when that takes long."""
-        if not self.streams and self.mode != OBSERVE:
+        is_content = self.is_once and self.served
+        if not self.streams and self.mode != OBSERVE and not is_content:
             for member in self.members:
                 member.begin_vacancy(now)
             self._vacancy_ns = now + max(VACANCY_TOLD, 2 * self.period_us * US)
@@ -147,7 +151,7 @@ class Sieve:
         gone = [origin for origin in self.streams if origin.startswith(node)]
         for origin in gone:
             self._close(now, origin)
-        return [Miss(origin, 0, True) for origin in gone]
+        return [Miss(origin, 0, True) for origin in gone if not self.is_once]
 
     def forget_producer(self, now: int, origin: bytes) -> None:
         """Let go of a producer that has stopped."""
@@ -220,6 +224,8 @@ class Sieve:
         """Tell whether this producer is the one to take samples from."""
         if origin == self._chosen:
             return True
+        if self.is_once and self.served:
+            return False
         chosen = None if self._chosen is None else self.streams.get(self._chosen)
         # Of those that begin together the lowest is chosen; later, whoever is there when the one we
         # had leaves a slot empty.

@@ -121,6 +121,18 @@ class Stream:
         self.served += 1
         return TAKEN
 
+    def take_once(self, now: int, response: Response) -> str:
+        """Take the first sample there is; whatever comes behind it is early."""
+        self.heard_ns = now
+        if response.sequence <= self.sequence:
+            return DUPLICATE if response.sequence == self.sequence else EARLY
+        self.sequence = response.sequence
+        if self.served:
+            return EARLY
+        self.era, self.tick_ns = response.era, response.tick_ns
+        self.served += 1
+        return TAKEN
+
     def judge(self, now: int) -> int:
         """Give up the slots that are over; return how many."""
         if now < self.deadline_ns:

@@ -112,6 +112,7 @@ class Supply:
 
     def _tell(self, now: int, producer: Producer, interest: Interest, via: bytes) -> None:
         refused, rounded = producer.interests.refused, producer.refused_periods
+        once = producer.refused_once
         self._take_turn(now, producer)
         if producer.take_interest(now, interest, via):
             is_observed = bool(producer.interests.observers)
@@ -122,6 +123,8 @@ class Supply:
             reports.refused(now, producer, interest, "full")
         if producer.refused_periods > rounded:
             reports.refused(now, producer, interest, "floor")
+        if producer.refused_once > once:
+            reports.refused(now, producer, interest, "once")
         producer.plan_offer()
         self._office.plan(producer)
 

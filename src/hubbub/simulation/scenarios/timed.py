@@ -384,17 +384,21 @@ def timed_types(stage: Stage) -> None:
 
 @scenario
 def timed_newcomer(stage: Stage) -> None:
-    """Let consumers of long periods come one by one, also on one node: each is served at once."""
+    """Let consumers of long periods, or of one sample, come one by one: each is served at once."""
     random, world = stage.random, stage.world
     company = Company(stage)
     maker, *cars = stage.nodes(random.randint(2, 3))
     world.run_for(60 * MS)
     company.make(maker, schedule=random.choice((DUE, HARMONISED)))
     for _ in range(random.randint(3, 8)):
-        user = company.use(random.choice([maker, *cars]), random.randrange(2, 60) * 1_000_000)
+        seconds = random.choice([0, random.randrange(2, 60), random.randrange(2, 60)])
+        user = company.use(random.choice([maker, *cars]), seconds * 1_000_000)
         world.run_for(20 * MS)
         world.check(len(user.taken) == 1, f"{user.node} has {len(user.taken)} samples after 20 ms")
         world.run_for(random.randrange(300 * MS))
+    for user in company.users:
+        is_enough = bool(user.period_us) or len(user.taken) == 1
+        world.check(is_enough, f"{user.node} wants one sample, and has {len(user.taken)}")
     _count(stage, company)
 
 
