@@ -67,8 +67,6 @@ class Arena:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.fileno, self.memory = create_sealed(size_bytes)
-        self.slots_in_use = 0
-        self.bytes_in_use = 0
         self._carved_bytes = 0
 
     def carve(self, slot_bytes: int) -> int | None:
@@ -80,8 +78,7 @@ class Arena:
         return offset
 
     def join(self) -> None:
-        """Undo all carving."""
-        assert not self.slots_in_use
+        """Undo all carving; nobody reads it."""
         self._carved_bytes = 0
 
     def close(self) -> None:
@@ -119,6 +116,8 @@ class Store:
         self._bytes_max = bytes_max
         self._next_number = 0
         self._pools: dict[int, list[_Slot]] = {}
+        self._size_bytes = 0  # Of the payload that came last, and where its slots are free:
+        self._pool: list[_Slot] = []  # one is mostly like the one before it.
         self._claims: dict[Hashable, _Claims] = {}
         self._refused = 0
         self._retired = 0
@@ -126,7 +125,7 @@ class Store:
 
     def has_slot(self, size_bytes: int) -> bool:
         """Tell whether a slot of just this size is free."""
-        return bool(self._pools.get(slot_bytes_for(size_bytes)))
+        return bool(self._pool_of(size_bytes))
 
     def put(self, payload: bytes | memoryview, readers: Collection[Hashable]) -> Reference | None:
         """Copy flat bytes into a slot on which each reader has a claim; None if there is no room.
@@ -135,20 +134,31 @@ class Store:
         """
         assert payload and readers
         size_bytes = len(payload)
-        slot_bytes = slot_bytes_for(size_bytes)
-        pool = self._pools.get(slot_bytes)
-        slot = pool[-1] if pool else self._find(slot_bytes)
+        pool = self._pool_of(size_bytes)
+        slot = pool[-1] if pool else self._find(slot_bytes_for(size_bytes))
         if slot is None:
             return None
-        arena = slot.arena
-        number, offset = slot.place
-        arena.memory[offset : offset + size_bytes] = payload
+        number, offset = place = slot.place
+        slot.arena.memory[offset : offset + size_bytes] = payload
         slot.pool.pop()
-        arena.slots_in_use += 1
-        arena.bytes_in_use += slot.size_bytes
-        self.bytes_in_use += slot.size_bytes
-        self._claim(slot, readers)
+        slot_bytes = slot.size_bytes
+        self.bytes_in_use += slot_bytes
+        slot.claims = len(readers)
+        for reader in readers:
+            claims = self._claims.get(reader)
+            if claims is None:
+                claims = self._claims[reader] = _Claims()
+            assert place not in claims
+            claims[place] = slot
+            claims.size_bytes += slot_bytes
         return Reference(number, offset, size_bytes)
+
+    def _pool_of(self, size_bytes: int) -> "list[_Slot]":
+        """Return the free slots of just the size that this payload takes."""
+        if size_bytes != self._size_bytes:
+            self._size_bytes = size_bytes
+            self._pool = self._pools.setdefault(slot_bytes_for(size_bytes), [])
+        return self._pool
 
     def release(self, reader: Hashable, places: Iterable[tuple[int, int]]) -> None:
         """Drop a reader's claims on slots, each named by arena and offset."""
@@ -173,12 +183,14 @@ class Store:
         here, though it is in use until the last reader unmaps it.
         """
         numbers = sorted({number for number, _ in self._claims.get(reader, ())})
+        given_up: dict[tuple[int, int], _Slot] = {}
         for claims in self._claims.values():
             for place in [place for place in claims if place[0] in numbers]:
-                claims.size_bytes -= claims.pop(place).size_bytes
+                slot = given_up[place] = claims.pop(place)
+                claims.size_bytes -= slot.size_bytes
+        self.bytes_in_use -= sum(slot.size_bytes for slot in given_up.values())
         for number in numbers:
             arena = self.arenas.pop(number)
-            self.bytes_in_use -= arena.bytes_in_use
             self._drain(arena)
             arena.close()
         self._retired += len(numbers)
@@ -199,7 +211,7 @@ class Store:
         return StoreStatistics(
             arenas=len(arenas),
             bytes_total=self._bytes_total(),
-            slots_in_use=sum(arena.slots_in_use for arena in arenas),
+            slots_in_use=len(self._places_in_use()),
             bytes_in_use=self.bytes_in_use,
             refused=self._refused,
             retired=self._retired,
@@ -213,26 +225,16 @@ class Store:
             arena.close()
         self.arenas.clear()
         self.bytes_in_use = 0
-        self._pools.clear()
+        for pool in self._pools.values():
+            pool.clear()
         self._claims.clear()
 
-    def _claim(self, slot: _Slot, readers: Collection[Hashable]) -> None:
-        place = slot.place
-        slot.claims = len(readers)
-        for reader in readers:
-            claims = self._claims.get(reader)
-            if claims is None:
-                claims = self._claims[reader] = _Claims()
-            assert place not in claims
-            claims[place] = slot
-            claims.size_bytes += slot.size_bytes
+    def _places_in_use(self) -> set[tuple[int, int]]:
+        return {place for claims in self._claims.values() for place in claims}
 
     def _drop_claim(self, slot: _Slot) -> None:
         slot.claims -= 1
         if not slot.claims:
-            arena = slot.arena
-            arena.slots_in_use -= 1
-            arena.bytes_in_use -= slot.size_bytes
             self.bytes_in_use -= slot.size_bytes
             slot.pool.append(slot)
 
@@ -265,8 +267,9 @@ class Store:
 
     def _carve_anew(self, slot_bytes: int) -> _Slot | None:
         """Cut up an arena again of which no slot is in use."""
-        for arena in self.arenas.values():
-            if not arena.slots_in_use and arena.size_bytes >= slot_bytes:
+        read = {number for number, _ in self._places_in_use()}
+        for number, arena in self.arenas.items():
+            if number not in read and arena.size_bytes >= slot_bytes:
                 self._drain(arena)
                 arena.join()
                 return self._carve(slot_bytes)

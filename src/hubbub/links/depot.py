@@ -29,7 +29,7 @@ from hubbub.limits import (
     STORE_PATIENCE,
     STORE_WARM_BYTES,
 )
-from hubbub.links.arena import Reference, Store, StoreStatistics
+from hubbub.links.arena import Store, StoreStatistics
 from hubbub.links.local import LocalLink, Note
 from hubbub.links.mapping import Mapping
 from hubbub.links.returns import RETURNS, ReturnBox, Returns
@@ -100,27 +100,39 @@ class Depot:
 
     def refer(self, payload: bytes, route: Pipes) -> bytes | None:
         """Put a payload where all these readers find it; None: it must be sent as it is."""
-        if any(self._reader_of(key).has_refused for key in route):
-            return None
-        reference = self._put(payload, route)
-        if reference is None or self._store.bytes_in_use > _FULL_BYTES:
+        store = self._store
+        for key in route:
+            if not self._is_ready(key):
+                return None
+        if not store.has_slot(len(payload)):
+            self.collect()  # Of readers of other messages.
+        reference = store.put(payload, route)
+        if reference is None or store.bytes_in_use > _FULL_BYTES:
             self._note_full()
         if reference is None:
             return None
         for key in route:
-            if not self._offer(key, reference.arena):
+            reader = self._readers[key]
+            is_known = reader.returns is not None and reference.arena in reader.offered
+            if not is_known and not self._offer(key, reference.arena):
                 for reader_key in route:
-                    self._store.release(reader_key, [reference[:2]])
+                    store.release(reader_key, [reference[:2]])
                 return None
         return encode_reference(*reference)
 
-    def _put(self, payload: bytes, route: Pipes) -> Reference | None:
-        store = self._store
-        if not store.has_slot(len(payload)):
-            self.collect()  # Only now: many at a time, and what was used last is used next.
-        if any(store.claims_of(key) >= RETURNS for key in route):
-            return None
-        return store.put(payload, route)
+    def _is_ready(self, key: bytes) -> bool:
+        """Take what a reader has given back, and tell whether it may be given more.
+
+        At once: what was just read is still in the cache, and is written next.
+        """
+        reader = self._readers.get(key) or self._reader_of(key)
+        returns = reader.returns
+        if returns is not None and returns.has_some():
+            self._collect(key, reader)
+        is_loaded = self._store.claims_of(key) >= RETURNS
+        if is_loaded:
+            self._note_full()
+        return not (is_loaded or reader.has_refused)
 
     def _reader_of(self, key: bytes) -> _Reader:
         reader = self._readers.get(key)

@@ -22,7 +22,9 @@ from hubbub.links.mapping import map_sealed
 
 RETURNS: Final = 1 << 14  # Cells: more slots than that one reader is never given.
 RING_BYTES: Final = 8 * RETURNS
+_CELL_MASK: Final = RETURNS - 1
 _LAP_SHIFT: Final = 48
+_LAP_MASK: Final = (1 << 16) - 1  # Laps count from 1 on, for an empty cell is 0.
 _ARENA_SHIFT: Final = 20
 _ARENA_MASK: Final = (1 << 28) - 1
 _PAGE_MASK: Final = (1 << 20) - 1
@@ -43,7 +45,7 @@ class ReturnBox:
         number, offset = place
         at = next(self._next)  # Atomic, so every thread has its own cell.
         slot = number << _ARENA_SHIFT | offset // SLOT_ALIGNMENT_BYTES
-        self._cells[at % RETURNS] = _lap(at) << _LAP_SHIFT | slot
+        self._cells[at & _CELL_MASK] = (at // RETURNS + 1 & _LAP_MASK) << _LAP_SHIFT | slot
 
     def close(self) -> None:
         """Let go of the descriptor; the memory goes with the last view that is given back."""
@@ -62,23 +64,23 @@ class Returns:
         self._at = 0
         self.is_overrun = False
 
+    def has_some(self) -> bool:
+        """Tell whether anything was given back since the last look."""
+        at = self._at
+        return self._cells[at & _CELL_MASK] >> _LAP_SHIFT != at // RETURNS & _LAP_MASK
+
     def take(self) -> list[Place]:
         """Return what was given back since the last look."""
         cells, at = self._cells, self._at
         places: list[Place] = []
         while len(places) < RETURNS:
-            cell = cells[at % RETURNS]
+            cell = cells[at & _CELL_MASK]
             lap = cell >> _LAP_SHIFT
-            if lap != _lap(at):
-                self.is_overrun = lap != _lap(at - RETURNS)
+            if lap != at // RETURNS + 1 & _LAP_MASK:
+                self.is_overrun = lap != at // RETURNS & _LAP_MASK
                 break
             number = cell >> _ARENA_SHIFT & _ARENA_MASK
             places.append((number, (cell & _PAGE_MASK) * SLOT_ALIGNMENT_BYTES))
             at += 1
         self._at = at
         return places
-
-
-def _lap(at: int) -> int:
-    """Number the lap of a cell from 1 on, for an empty cell is 0."""
-    return at // RETURNS + 1 & 0xFFFF

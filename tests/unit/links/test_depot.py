@@ -87,6 +87,24 @@ def test_first_payload_goes_as_it_is_and_later_ones_by_reference(ends: tuple[End
     assert isinstance(payloads[0], memoryview) and payloads[0].readonly
 
 
+def test_what_was_read_last_is_written_next_though_other_slots_are_free(
+    ends: tuple[End, End],
+) -> None:
+    writer, reader = ends
+    refer(ends)
+    route = Pipes((B,))
+    references = [writer.depot.refer(PAYLOAD, route) for _ in range(8)]
+    views = reader.depot.resolve(A, [one for one in references if one is not None])
+    assert views is not None and len(views) == 8
+    del views[3]
+    assert writer.depot.refer(PAYLOAD, route) == references[3]
+    del views[5]
+    del views[5]
+    assert writer.depot.refer(PAYLOAD, route) == references[7], "the last of several"
+    del views[1]
+    assert writer.depot.refer(PAYLOAD, route) == references[1], "though others were free before"
+
+
 def test_slot_is_free_when_the_reader_has_let_go_of_the_last_view(ends: tuple[End, End]) -> None:
     writer, reader = ends
     [payload] = reader.depot.resolve(A, [refer(ends)]) or [None]

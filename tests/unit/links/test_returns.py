@@ -19,6 +19,18 @@ def test_nothing_was_given_back_at_first() -> None:
     assert returns.take() == [] and not returns.is_overrun
 
 
+def test_look_tells_whether_there_is_something_also_after_laps_and_an_overrun() -> None:
+    box, returns = ring()
+    for _ in range(3 * RETURNS):
+        assert not returns.has_some()
+        box.append((1, 0))
+        assert returns.has_some()
+        returns.take()
+    for _ in range(RETURNS + 1):
+        box.append((1, 0))
+    assert returns.has_some(), "or nobody would notice that it was overrun"
+
+
 @settings(max_examples=50)
 @given(
     st.lists(
