@@ -197,8 +197,8 @@ class Publisher(Closing):
         if self._is_for_nobody() and self._skip():
             return 0
         receivers = topic.receivers
-        is_quiet = not (self._cells or is_large or framer.is_busy)
-        if is_quiet and driver.send_single(self._sender, topic, payload, published_ns):
+        is_next = not self._cells and framer.may_go_alone(payload)
+        if is_next and driver.send_single(self._sender, topic, payload, published_ns):
             return receivers
         if is_large:
             with driver.lock:

@@ -56,6 +56,7 @@ from hubbub.wire.header import (
     MEMBERS,
     NO_INDEX,
     OPEN_BITMAP,
+    REFERS,
     RESPONSE,
     SEALED,
     SEGMENT,
@@ -67,7 +68,7 @@ from hubbub.wire.header import (
 )  # fmt: skip
 
 _VERSION_SOURCES_MAX = 256
-_PLAIN = (0, OPEN_BITMAP)
+_PLAIN = (0, OPEN_BITMAP, REFERS, REFERS | OPEN_BITMAP)
 
 
 class Core:
@@ -468,7 +469,8 @@ class Core:
         is_calm = is_calm and not peer.joining
         if header.kind == DATA and is_calm:
             assert receiver is not None
-            self.express.open(buffer, start, peer, receiver, source)
+            refers = bool(header.flags & REFERS)
+            self.express.open(buffer, start, peer, receiver, source, refers=refers)
 
     def _watch_streams(self, peer: Peer) -> None:
         """Lower the deadline to the timers that a data frame may have set."""

@@ -13,7 +13,7 @@ it stands for may have changed.
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from hubbub.limits import FRAME_COST_BYTES, STATUS_INTERVAL
@@ -38,6 +38,7 @@ class Lane(NamedTuple):
     source: Address
     prefix_crc: int
     passage: Passage
+    refers: bool  # Its payloads are references to shared memory.
 
 
 class Express:
@@ -49,13 +50,15 @@ class Express:
         self.lanes: dict[bytes, Lane] = {}
 
     def open(
-        self, buffer: bytes, start: int, peer: Peer, receiver: Receiver, source: Address
-    ) -> None:
+        self, buffer: bytes, start: int, peer: Peer, receiver: Receiver, source: Address,
+        *, refers: bool,
+    ) -> None:  # fmt: skip
         """Remember the prefix of a plain frame that went the ordinary way."""
         if len(self.lanes) >= _LANES_MAX:
             self.lanes.clear()
         prefix = buffer[start : start + PREFIX_BYTES]
-        self.lanes[prefix] = Lane(peer, receiver, source, crc32(prefix), receiver.way.link)
+        link = receiver.way.link
+        self.lanes[prefix] = Lane(peer, receiver, source, crc32(prefix), link, refers)
 
     def close(self) -> None:
         """Forget all lanes: something they stand for has changed."""
@@ -67,7 +70,7 @@ class Express:
         lane = self.lanes.get(buffer[:PREFIX_BYTES])
         if lane is None or len(buffer) < _DATA:
             return None
-        peer, receiver, known_source, prefix_crc, passage = lane
+        peer, receiver, known_source, prefix_crc, passage, refers = lane
         (
             sequence, _, sent_us, checksum, runs, declared, count, number, first, length, size,
             published_ns,
@@ -90,6 +93,12 @@ class Express:
         head_crc = crc32(buffer[PREFIX_BYTES:CHECKSUM_OFFSET], prefix_crc)
         if crc32(buffer[HEADER_BYTES:], head_crc) != checksum:
             return None
+        payloads: list[Any] = [buffer[_DATA : _DATA + size]]
+        if refers:
+            found = receiver.resolve(payloads)
+            if found is None:
+                return None
+            payloads = found
         receiver.next = sequence + 1
         receiver.fresh_bytes += len(buffer) + FRAME_COST_BYTES
         receiver.echo_us = sent_us
@@ -97,5 +106,4 @@ class Express:
         if receiver.status_ns is None:
             receiver.status_ns = now + STATUS_INTERVAL
         topic.expected = first + 1
-        payload = buffer[_DATA : _DATA + size]
-        return Delivery(topic, first, [payload], (published_ns,), received_ns, passage)
+        return Delivery(topic, first, payloads, (published_ns,), received_ns, passage)

@@ -292,14 +292,24 @@ class Framer:
         elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
 
+    def may_go_alone(self, payload: bytes) -> bool:
+        """Tell whether a message that nothing is before need not wait for others after it."""
+        if len(payload) <= self.message_bytes_max:
+            return not self.is_busy
+        is_waiting = self.is_busy and len(payload) < REFERRED_BYTES_AT_ONCE
+        return not is_waiting and self._may_be_referred(payload)
+
+    def refer_alone(self, payload: bytes) -> bytes | None:
+        """Make a reference to a large message; None: there is no room for it where it is shared."""
+        assert self.refer is not None and self.route is not None
+        return self.refer(payload, self.route)
+
+    def _may_be_referred(self, payload: bytes) -> bool:
+        return self.is_near and self.refer is not None and 0 < self.reference_bytes <= len(payload)
+
     def _may_refer(self) -> bool:
         """Tell whether the next message may go by reference."""
-        return (
-            self.is_near
-            and self.refer is not None
-            and 0 < self.reference_bytes <= len(self.cells[1])
-            and self.cells[0].takers > 0
-        )
+        return self._may_be_referred(self.cells[1]) and self.cells[0].takers > 0
 
     def _frame_references(self, now: int, received_ns: int) -> Framed | None:
         """Frame the next messages by reference, as many as are large and find room; None: none."""
@@ -307,15 +317,16 @@ class Framer:
         topic, references, size_bytes = self.cells[0], [], 0
         for at in range(0, min(CELLS * REFERENCES_PER_FRAME, len(self.cells)), CELLS):
             payload = self.cells[at + 1]
-            if self.cells[at] is not topic or len(payload) < self.reference_bytes:
+            payload_bytes = len(payload)
+            if self.cells[at] is not topic or payload_bytes < self.reference_bytes:
                 break
             reference = self.refer(payload, self.route)
             if reference is None:
                 break
             references.append(reference)
-            size_bytes += len(payload)
-            if self._is_large(payload):
-                self.large_bytes -= len(payload)
+            size_bytes += payload_bytes
+            if payload_bytes > self.message_bytes_max:
+                self.large_bytes -= payload_bytes
             if size_bytes >= REFERRED_BYTES_AT_ONCE:
                 break
         if not references:
@@ -440,9 +451,11 @@ class Framer:
         self.free_cells = min(self.free_cells, self.backlog_cells)
 
     def count_single(self, now: int, size_bytes: int) -> None:
-        """Count a message of a quiet stream that was framed elsewhere."""
-        self._count(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
+        """Count a message that was framed elsewhere."""
+        self._watch_rate(now, 1, size_bytes + batch.TABLE_BYTES_PER_MESSAGE)
         if self.is_busy:
+            if size_bytes > self.message_bytes_max:
+                self.batch_count = REFERENCES_PER_FRAME
             self.free_cells = CELLS * (self._burst_count - 1)
 
     def _set_aside(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:

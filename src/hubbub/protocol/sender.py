@@ -27,6 +27,7 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import train
 from hubbub.wire.batch import (
     RUN_BYTES,
+    SINGLE_BYTES,
     Run,
     decode_runs,
     encode_single,
@@ -158,13 +159,13 @@ class Sender:
     ) -> bytes | None:
         """Make the whole frame of one message on a quiet stream; None: it must take its turn.
 
-        What `next_burst` would make of it, at a third of the cost: this is the way of a round trip.
+        What `next_burst` would make of it, at a third of the cost: this is the way of a round trip,
+        and of large messages by reference, which wait for no others.
         """
         flow, framer, cache = self.flow, self.framer, self.cache
         if (
             flow is None
             or cache is None
-            or framer.is_busy
             or framer.cells
             or framer.large
             or self.repairs
@@ -172,28 +173,37 @@ class Sender:
             or topic.sinks
             or topic.copy is not None
             or not (topic.is_declared and topic.takers and flow.has_present)
+            or not framer.may_go_alone(payload)
         ):
             return None
-        body = encode_single(topic.number, topic.next_sequence, payload, published_ns)
         limit = flow.limit
         # Room for this frame, and for a whole one behind it: else this one would have to ask.
-        reserve = framer.body_bytes_max + FRAME_COST_BYTES
-        if limit is not None and self.position + len(body) + FRAME_COST_BYTES + reserve > limit:
+        reserve = framer.body_bytes_max + 2 * FRAME_COST_BYTES
+        size_bytes = min(len(payload), framer.message_bytes_max) + SINGLE_BYTES
+        if limit is not None and self.position + size_bytes + reserve > limit:
             return None
+        sequence, flags, shown = self.next_sequence, 0, payload
+        if len(payload) > framer.message_bytes_max:
+            reference = framer.refer_alone(payload)
+            if reference is None:
+                return None
+            flags, shown = REFERS, reference
+            assert framer.route is not None
+            self.referred[sequence] = framer.route
+        body = encode_single(topic.number, topic.next_sequence, shown, published_ns)
         topic.next_sequence += 1
         if topic.history is not None:
             topic.history.add((payload,), (published_ns,))
         framer.count_single(now, len(payload))
-        sequence = self.next_sequence
         self.next_sequence = sequence + 1
-        self.position = cache.add(now, sequence, self.position, body, 0)
+        self.position = cache.add(now, sequence, self.position, body, flags)
         flow.blocked_since_ns = None
         self._tail_interval_ns = TAIL_HEARTBEAT
         self.tail_ns = now + TAIL_HEARTBEAT
         self.frames_sent += 1
         packet = next(self.packet_numbers)
         sent_us = now // US & 0xFFFF_FFFF
-        shared = self._prefix(DATA, 0, topic.addressed)
+        shared = self._prefix(DATA, flags, topic.addressed)
         return finish(shared, sequence, packet, sent_us, body) + body
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:

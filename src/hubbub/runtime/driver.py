@@ -202,9 +202,7 @@ class Driver:
         """Send what is ready, unless somebody else is at it."""
         if self.closed_reason is not None:
             return
-        if not self.loop.is_loop_thread():
-            self._published_ns = now
-            self._publisher = threading.get_ident()
+        self._note_publishing(now)
         while self._has_ready():
             if owns(self.lock):
                 break  # A signal handler: what it interrupted looks again.
@@ -222,9 +220,7 @@ class Driver:
             sender.framer.defer_flush(time.time_ns())
         self.dispatcher.run()
         self._rearm()
-        if now - self._turn_ns >= PUBLISHER_TURN:
-            self._turn_ns = now
-            self.loop.take_turn()
+        self._take_turn(now)
 
     def flush_held(self) -> None:
         """Let what is left be sent at once: who published it last is about to wait.
@@ -266,9 +262,25 @@ class Driver:
         framer = sender.framer
         if framer.cells:
             self.flush(now)  # Published by others while we held the lock.
-        elif framer.is_busy or self._armed_ns is None or self.core.due_ns < self._armed_ns:
+            return True
+        if framer.is_busy or self._armed_ns is None or self.core.due_ns < self._armed_ns:
             self._rearm()
+        if framer.is_busy:
+            self._note_publishing(now)
+            self._take_turn(now)
         return True
+
+    def _note_publishing(self, now: int) -> None:
+        """Remember who publishes, and so sends: the I/O thread leaves that to it."""
+        if not self.loop.is_loop_thread():
+            self._published_ns = now
+            self._publisher = threading.get_ident()
+
+    def _take_turn(self, now: int) -> None:
+        """Serve the loop beside publishing, now and then."""
+        if now - self._turn_ns >= PUBLISHER_TURN:
+            self._turn_ns = now
+            self.loop.take_turn()
 
     def publish_acknowledged(
         self, topic: OutgoingTopic, payload: bytes, published_ns: int

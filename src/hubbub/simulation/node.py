@@ -225,7 +225,7 @@ class SimulatedNode:
         """Send at once, in the caller's thread, if the stream is quiet and the host is free."""
         sender = self.core.outgoing.sender_of(topic)
         is_late = self.world.now < max(self._late_until_ns, self._sent_until_ns)
-        if is_late or len(payload) > sender.framer.message_bytes_max:
+        if is_late:
             return False
         frame = self.core.single(self.now, sender, topic, payload, wall_ns)
         if frame is None:

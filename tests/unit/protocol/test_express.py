@@ -1,10 +1,14 @@
 """The express lanes: a frame and a message take a short way, and come out as by the long one."""
 
 from random import Random
+from typing import Any
 
-from hubbub.limits import MS
+from hubbub.limits import MS, REFERRED_BYTES_AT_ONCE
 from hubbub.message import Passage
-from hubbub.wire.header import DATA, MANY, PREFIX_BYTES
+from hubbub.protocol.burst import Pipes
+from hubbub.protocol.sender import Sender
+from hubbub.wire.batch import encode_reference
+from hubbub.wire.header import DATA, MANY, PREFIX_BYTES, REFERS
 from tests.harness import Lan, Node
 
 
@@ -137,3 +141,94 @@ def test_express_lanes_keep_apart_for_whom_frames_are() -> None:
             subscriber.core.deliveries.clear()
     assert passages[:2] == [Passage("multicast", 1, 0b10), Passage("multicast", MANY, 0b110)]
     assert passages == passages[:2] * 4 and len(subscriber.core.express.lanes) == 2
+
+
+LARGE = bytes(100_000)
+REFERENCE = encode_reference(0, 4096, len(LARGE))
+
+
+def share(publisher: Node, subscriber: Node, readable: Any = LARGE) -> Sender:
+    """Let the publisher's only way be a pipe, and large payloads go by reference."""
+    sender = publisher.core.outgoing.reliable
+    sender.framer.reference_bytes = 16 << 10
+    sender.framer.refer = lambda payload, _: REFERENCE if payload == LARGE else None
+    sender.framer.take_route(Pipes((subscriber.core.endpoint.key,)))
+    receiver = next(iter(subscriber.core.peers.values())).incoming[1]
+    receiver.resolve = lambda references: (
+        [readable] if readable is not None and references == [REFERENCE] else None
+    )
+    return sender
+
+
+def test_large_message_makes_the_frame_by_reference_that_its_turn_would_make() -> None:
+    frames = []
+    for is_single in (True, False):
+        lan = Lan()
+        publisher, subscriber = meet(lan)
+        topic = publisher.core.publish_on(lan.now, "/a")
+        lan.publish(publisher, topic, b"first")
+        lan.run(30 * MS)
+        sender = share(publisher, subscriber)
+        if is_single:
+            frame = publisher.core.single(lan.now, sender, topic, LARGE, lan.now)
+            assert frame is not None
+            frames.append(frame)
+        else:
+            sender.framer.add(topic, LARGE, lan.now)
+            burst = publisher.core.next_burst(lan.now)
+            assert burst is not None and burst.destination == sender.framer.route
+            frames.append(b"".join(burst.buffers))
+        assert (sender.next_sequence, topic.next_sequence) == (3, 3)
+        assert sender.referred == {2: sender.framer.route}, "nobody else can follow it"
+        assert sender.cache is not None and sender.cache.flags == {2: REFERS}
+    assert frames[0] == frames[1]
+
+
+def test_large_message_without_room_where_it_is_shared_takes_its_turn() -> None:
+    lan = Lan()
+    publisher, subscriber = meet(lan)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.publish(publisher, topic, b"first")
+    lan.run(30 * MS)
+    sender = share(publisher, subscriber)
+    assert publisher.core.single(lan.now, sender, topic, LARGE[:-1], 0) is None
+    assert (sender.next_sequence, topic.next_sequence, sender.referred) == (2, 2, {})
+
+
+def test_large_message_of_a_busy_stream_waits_for_others_unless_it_fills_a_frame_alone() -> None:
+    lan = Lan()
+    publisher, subscriber = meet(lan)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.publish(publisher, topic, b"first")
+    lan.run(30 * MS)
+    framer = share(publisher, subscriber).framer
+    assert framer.may_go_alone(LARGE)
+    framer.is_busy = True
+    assert not framer.may_go_alone(LARGE) and not framer.may_go_alone(b"small")
+    assert framer.may_go_alone(bytes(REFERRED_BYTES_AT_ONCE))
+    framer.take_route(None)
+    assert not framer.may_go_alone(bytes(REFERRED_BYTES_AT_ONCE)), "it has to be cut"
+
+
+def test_express_lane_follows_references_and_leaves_those_that_lead_nowhere() -> None:
+    for readable in (LARGE, None):
+        lan = Lan()
+        publisher, subscriber = meet(lan)
+        topic = publisher.core.publish_on(lan.now, "/a")
+        lan.publish(publisher, topic, b"first")
+        lan.run(30 * MS)
+        sender = share(publisher, subscriber)
+        first, second = (
+            publisher.core.single(lan.now, sender, topic, LARGE, lan.now) for _ in range(2)
+        )
+        assert first is not None and second is not None
+        subscriber.core.receive(lan.now, first, 0, publisher.address)
+        assert subscriber.core.deliveries.pop().payloads == [LARGE]
+        assert first[:PREFIX_BYTES] in subscriber.core.express.lanes
+        share(publisher, subscriber, readable)
+        taken = subscriber.core.express.take(lan.now, second, publisher.address, 0)
+        receiver = next(iter(subscriber.core.peers.values())).incoming[1]
+        if readable is None:
+            assert taken is None and receiver.next == 3, "as if it had been lost"
+        else:
+            assert taken is not None and taken.payloads == [LARGE] and receiver.next == 4
