@@ -271,8 +271,7 @@ class Publisher(Closing):
 
     def flush(self) -> None:
         """Send what is held back now."""
-        self._framer.hold_until_ns = 0
-        self._driver.flush(monotonic_ns())
+        self._driver.flush_all(self._framer)
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Wait until so many other nodes subscribe to the subject; False: not in time."""

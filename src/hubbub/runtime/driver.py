@@ -222,6 +222,11 @@ class Driver:
         self._rearm()
         self._take_turn(now)
 
+    def flush_all(self, framer: Framer) -> None:
+        """Send what is held back of a stream, too."""
+        framer.hold_until_ns = 0
+        self.flush(time.monotonic_ns())
+
     def flush_held(self) -> None:
         """Let what is left be sent at once: who published it last is about to wait.
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hubbub.events import PeerRefused
-from hubbub.limits import STORE_PATIENCE, STORE_WARM_PATIENCE
+from hubbub.limits import STORE_PATIENCE, STORE_WARM_PATIENCE, US
 from hubbub.links import arena
 from hubbub.links.depot import Depot
 from hubbub.links.inlet import Received
@@ -20,6 +20,9 @@ from hubbub.links.tcp import TcpLink
 from hubbub.protocol.burst import Pipes
 from hubbub.protocol.framing import Framer
 
+# A reader that gets on gives back within that time: to sleep, and to wake the I/O thread that does
+# the rest meanwhile, would take longer.
+_LOOK_FOR_NS: Final = 100 * US
 _LOOK_AGAIN_S: Final = 50e-6
 
 if TYPE_CHECKING:
@@ -206,14 +209,17 @@ class LocalDriver(PipeDriver):
         if driver.loop.is_loop_thread():
             return
         now = begin_ns = time.monotonic_ns()
+        if framer.cells:
+            driver.flush_all(framer)  # Readers cannot give back what they never got.
         while driver.closed_reason is None:
             with driver.lock:
                 if self.has_depot_room(framer, now - begin_ns):
                     return
             # No reader wakes us: it gives back without a system call.
-            driver.publishing_paused()
-            driver.loop.need()
-            time.sleep(_LOOK_AGAIN_S)
+            if now - begin_ns > _LOOK_FOR_NS:
+                driver.publishing_paused()
+                driver.loop.need()
+                time.sleep(_LOOK_AGAIN_S)
             now = time.monotonic_ns()
 
     def has_depot_room(self, framer: Framer, waited_ns: int) -> bool:
