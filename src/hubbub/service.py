@@ -15,6 +15,7 @@ from hubbub.limits import (
     SERVICE_PATTERNS_BYTES_MAX,
     SERVICE_PATTERNS_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
+    SERVICE_SUBJECTS_KEPT,
 )
 from hubbub.message import Message, Served, Source
 from hubbub.protocol.delivery import Delivery
@@ -73,6 +74,7 @@ class Service(Closing):
         self._lock = Lock()
         self._waiting: dict[tuple[str, int], Settled | None] = {}
         self._lanes: dict[str, Lane] = {}
+        self._topics: dict[tuple[bytes, int, str], ServiceTopic] = {}
 
     # Subscribing.
 
@@ -216,6 +218,19 @@ class Service(Closing):
     def _send(
         self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
     ) -> Settled | None:
+        if wait is None:
+            return self._send_waiting(lane, payload, flags, credentials, None)
+        with self._driver.lock:
+            self._driver.awaited += 1
+        try:
+            return self._send_waiting(lane, payload, flags, credentials, wait)
+        finally:
+            with self._driver.lock:
+                self._driver.awaited -= 1
+
+    def _send_waiting(
+        self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
+    ) -> Settled | None:
         deadline = None if wait is None else monotonic() + wait
 
         def send(now: int) -> int | None:
@@ -286,9 +301,8 @@ class Service(Closing):
     # What comes from the machine; no lock is held.
 
     def _take(self, delivered: Delivered, received_ns: int) -> None:
-        subject, source = delivered.subject, Source("", delivered.origin, delivered.incarnation)
-        topic = ServiceTopic(subject or self.name, source)
-        payloads = delivered.payloads
+        subject, payloads = delivered.subject, delivered.payloads
+        topic = self._topic_of(delivered.origin, delivered.incarnation, subject)
         delivery = Delivery(
             topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns,
             make_served(CHANNEL, -1, 0, self.name, delivered.epoch),
@@ -300,6 +314,16 @@ class Service(Closing):
         for subscription, patterns in list(self._subscriptions.items()):
             if not patterns or (subject and any(matches(one, subject) for one in patterns)):
                 subscription.deliver(delivery, subscription.context)
+
+    def _topic_of(self, origin: bytes, incarnation: int, subject: str) -> ServiceTopic:
+        key = (origin, incarnation, subject)
+        topic = self._topics.get(key)
+        if topic is None:
+            if len(self._topics) >= SERVICE_SUBJECTS_KEPT:
+                self._topics.clear()
+            topic = ServiceTopic(subject or self.name, Source("", origin, incarnation))
+            self._topics[key] = topic
+        return topic
 
     def _settle(self, settled: Settled) -> None:
         end = settled.sequence + settled.messages

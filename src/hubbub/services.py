@@ -307,6 +307,11 @@ class Services:
             self._node._emit(event)
 
     def _take(self, found: Found) -> None:
+        if isinstance(found, Delivered) and self.subjects is None:
+            service = self._by_key.get(found.key)
+            if service is not None:
+                service._take(found, time_ns())
+            return
         if isinstance(found, GivenUp):
             peer = Source("", found.node, 0)
             event = SlowConsumer(CHANNEL, "left_behind", 1, peer=peer)

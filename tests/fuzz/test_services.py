@@ -137,7 +137,9 @@ class Mallory:
         )
 
     def answers(self) -> bytes:
-        hops = [key[0] for key in self.victim.hops._sent] or [self.number()]
+        hops = [hop for track in self.victim.hops.tracks.values() for hop in track.sent] or [
+            self.number()
+        ]
         answers = [
             Answer(self.random.choice(hops), self.random.randrange(8), self.number(), self.big())
             for _ in range(self.random.randrange(5))

@@ -19,6 +19,7 @@ from hubbub.protocol.rendezvous.seat import NEVER, Delivered, GivenUp, ManagerNa
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
+from hubbub.wire.services import TAKEN
 
 Found = Delivered | Settled | GivenUp | ManagerNamed
 Take = Callable[[Found], None]
@@ -39,6 +40,7 @@ class ServiceDriver:
         self._take = take
         self._handing_out = threading.Lock()
         self._found: deque[Found] = deque()
+        self.awaited = 0  # How many calls wait for what becomes of a message.
         self._wall_ns = 0
         self._armed_ns = 0
 
@@ -131,11 +133,19 @@ class ServiceDriver:
 
     def publish(self, lane: Lane, payload: bytes) -> bool:
         """Publish a message; where others wait already, it goes with them. False: no room."""
-        if self.closed_reason is None and not owns(self.lock):
-            with self.lock:
-                if self.machine.publishing.add(lane, payload):
-                    return True
-        return self.call(self.machine.publish_in, lane, payload) is not None
+        if self.closed_reason is not None or owns(self.lock):
+            return self.call(self.machine.publish_in, lane, payload) is not None  # It says why not.
+        with self.lock:
+            if lane.waiting and self.machine.publishing.add(lane, payload):
+                return True
+            number = self.machine.publish_in(time.monotonic_ns(), lane, payload)
+            self._send()
+            due_ns = self.machine.deadline()
+        self._after()
+        if due_ns < self._armed_ns:
+            self._armed_ns = due_ns
+            self.loop.wake_by(due_ns)
+        return number is not None
 
     def wait(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait until something is so; what the I/O thread does may make it so."""
@@ -192,7 +202,9 @@ class ServiceDriver:
             self._found.extend(seat.deliveries)
             seat.deliveries.clear()
         if seat.settled:
-            self._found.extend(seat.settled)
+            # That a message was taken is what everybody expects: only who asked is told.
+            is_asked = self.awaited > 0
+            self._found.extend(one for one in seat.settled if is_asked or one.status != TAKEN)
             seat.settled.clear()
         if seat.events:
             told = (GivenUp, ManagerNamed)

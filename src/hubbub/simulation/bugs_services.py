@@ -89,9 +89,8 @@ def waiting_forgotten(sound: Method) -> Method:
     """Send nothing of what waits when there is room for it, nor later."""
 
     def finish(self: Publishing, now: int, published: Any, *rest: Any) -> None:
-        lane = self._lanes[published.request.message.key, ""]
-        if published.request.flags & BATCH:
-            lane.waiting.clear()
+        if published.flags & BATCH:
+            published.lane.waiting.clear()
         sound(self, now, published, *rest)
 
     return finish

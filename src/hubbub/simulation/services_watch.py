@@ -78,7 +78,7 @@ class Watch:
             check(len(service.held) <= HELD_REQUESTS_MAX, "too many requests held (H13)")
         for track in machine.hops.tracks.values():
             check(not track.is_overfull, "too many frames wait for one node (H13)")
-            check(track.frames <= HOP_WINDOW, "too many frames on their way to one node (H13)")
+            check(len(track.sent) <= HOP_WINDOW, "too many frames on their way to one node (H13)")
 
     def sent(self, node: "ServiceNode", place: Address, frame: bytes) -> None:
         """Check a frame that leaves."""

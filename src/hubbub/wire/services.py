@@ -215,10 +215,15 @@ class Request(NamedTuple):
 NOTHING: Final = Extra()
 
 
+def encode_extra(extra: Extra) -> bytes:
+    """Write what only some messages carry."""
+    return b"" if extra is NOTHING else _encoder.encode(extra)
+
+
 def encode_request(request: Request) -> bytes:
     """Make the body of a SERVICE frame."""
     *head, message, extra = request
-    tail = b"" if extra is NOTHING else _encoder.encode(extra)
+    tail = encode_extra(extra)
     return ENVELOPE.pack(*head, len(tail)) + encode_message(message) + tail
 
 

@@ -29,6 +29,7 @@ class Asking:
         self.view = post.view
         self.ready_ns = self.seat.now + JOIN_PATIENCE if is_expecting else 0
         self._manager = manager
+        self.take = manager.take
         self.everywhere = manager.everywhere
         self._hints: dict[bytes, tuple[bytes, int]] = {}  # Who manages what, and until when.
 

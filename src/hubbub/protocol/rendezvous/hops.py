@@ -17,10 +17,10 @@ from hubbub.wire.services import Answer
 
 # Told what became of a frame at a node; no answer: it was given up.
 Done = Callable[[int, bytes, Answer | None], None]
-_Key = tuple[int, bytes]
 
 
 class _Sent(NamedTuple):
+    hop: int
     place: Place
     frame: bytes
     done: Done
@@ -35,9 +35,8 @@ class Hops:
         self.seat = seat
         self._suspect = suspect
         self._hop = seat.random.getrandbits(31)
-        self._sent: dict[_Key, _Sent] = {}
-        self._timers: list[tuple[int, int, bytes]] = []
-        self.tracks: dict[bytes, Track[tuple[_Key, _Sent]]] = {}
+        self._timers: list[tuple[int, bytes]] = []  # One a node, of its frame that is due first.
+        self.tracks: dict[bytes, Track[_Sent]] = {}
         self._crowded: set[bytes] = set()  # Those for whom something waits.
 
     @property
@@ -48,10 +47,12 @@ class Hops:
     @property
     def open(self) -> int:
         """Return how many frames are not acknowledged."""
-        return len(self._sent) + sum(len(self.tracks[node].waiting) for node in self._crowded)
+        return sum(len(track.sent) + len(track.waiting) for track in self.tracks.values())
 
     def is_crowded(self, now: int) -> bool:
         """Tell whether somebody who gets on has much to catch up with."""
+        if not self._crowded:
+            return False
         return any(self.tracks[node].is_crowded(now) for node in self._crowded)
 
     def post(
@@ -59,84 +60,108 @@ class Hops:
         make: Callable[[int], bytes], done: Done,
     ) -> None:  # fmt: skip
         """Send a frame to some nodes, each of which acknowledges it."""
-        self._hop = self._hop + 1 & 0xFFFF_FFFF
-        frame = self.seat.make_frame(kind, make(self._hop))
+        hop = self._hop = self._hop + 1 & 0xFFFF_FFFF
+        frame = self.seat.make_frame(kind, make(hop))
         for node, place in targets:
-            self._post(now, (self._hop, node), _Sent(place, frame, done, 0, 0))
+            self._post(now, node, _Sent(hop, place, frame, done, 1, now + HOP_TIMEOUT))
 
-    def _post(self, now: int, key: _Key, sent: _Sent) -> None:
-        node, size_bytes = key[1], len(sent.frame)
+    def _post(self, now: int, node: bytes, sent: _Sent) -> None:
+        size_bytes = len(sent.frame)
         track = self.tracks.get(node)
         if track is None:
             track = self.tracks[node] = Track(now)
         if track.has_room(size_bytes):
-            track.begin(size_bytes)
-            self._send(now, key, sent)
+            self._send(track, node, sent)
             return
-        track.wait(now, (key, sent), size_bytes)
+        track.wait(now, sent, size_bytes)
         self._crowded.add(node)
         if track.is_overfull:
             self.seat.counters["given_up_slow"] += 1
             self.seat.events.append(GivenUp(node))
-            track.pop()[0][1].done(now, node, None)
+            track.pop()[0].done(now, node, None)
 
-    def _send(self, now: int, key: _Key, sent: _Sent) -> None:
-        due_ns = now + (HOP_TIMEOUT << sent.tries)
-        self._sent[key] = sent._replace(tries=sent.tries + 1, due_ns=due_ns)
-        heappush(self._timers, (due_ns, *key))
+    def _send(self, track: Track[_Sent], node: bytes, sent: _Sent) -> None:
+        track.begin(sent.hop, sent, len(sent.frame))
+        self._put_out(node, track, sent)
+
+    def _put_out(self, node: bytes, track: Track[_Sent], sent: _Sent) -> None:
+        if sent.due_ns < track.due_ns:
+            track.due_ns = sent.due_ns
+            heappush(self._timers, (sent.due_ns, node))
         self.seat.out.append((sent.place, sent.frame))
 
     def take(self, now: int, node: bytes, answers: Iterable[Answer]) -> None:
         """Hear what became of frames at a node."""
         for answer in answers:
-            sent = self._end(now, (answer.hop, node), is_acknowledged=True)
+            sent = self._end(now, node, answer.hop, is_acknowledged=True)
             if sent is None:
                 self.seat.counters["answers_late"] += 1
             else:
                 sent.done(now, node, answer)
 
-    def _end(self, now: int, key: _Key, *, is_acknowledged: bool) -> _Sent | None:
+    def _end(self, now: int, node: bytes, hop: int, *, is_acknowledged: bool) -> _Sent | None:
         """Let go of a frame, and let the next ones go out."""
-        sent = self._sent.pop(key, None)
-        if sent is None:
+        track = self.tracks.get(node)
+        sent = None if track is None else track.sent.pop(hop, None)
+        if track is None or sent is None:
             return None
-        node = key[1]
-        track = self.tracks[node]
         track.end(now, len(sent.frame), is_acknowledged=is_acknowledged)
-        while (following := track.pop_next()) is not None:
-            track.begin(following[1])
-            self._send(now, *following[0])
+        if track.waiting:
+            while (following := track.pop_next()) is not None:
+                self._send(track, node, following[0]._replace(due_ns=now + HOP_TIMEOUT))
         if not track.waiting:
             self._crowded.discard(node)
-            if track.is_idle:
-                del self.tracks[node]
         return sent
 
     def forget(self, now: int, node: bytes) -> None:
         """Give up all that was for a node that is gone."""
         track = self.tracks.pop(node, None)
         self._crowded.discard(node)
-        if track is None:
-            return
-        keys = [key for key in self._sent if key[1] == node]
-        ended = [self._sent.pop(key) for key in keys]
-        for sent in [*ended, *(sent for (_, sent), _ in track.waiting)]:
-            sent.done(now, node, None)
+        if track is not None:
+            for sent in [*track.sent.values(), *(sent for sent, _ in track.waiting)]:
+                sent.done(now, node, None)
 
     def advance(self, now: int) -> None:
         """Repeat what was not acknowledged, or give it up."""
         while self._timers and self._timers[0][0] <= now:
-            due_ns, hop, node = heappop(self._timers)
-            sent = self._sent.get((hop, node))
-            if sent is None or sent.due_ns != due_ns:
+            due_ns, node = heappop(self._timers)
+            track = self.tracks.get(node)
+            if track is None or track.due_ns != due_ns:
                 continue
-            if sent.tries == 2:
-                self._suspect(now, node)
-            if sent.tries >= HOP_TRIES:
-                self.seat.counters["given_up"] += 1
-                self._end(now, (hop, node), is_acknowledged=False)
-                sent.done(now, node, None)
-            else:
-                self.seat.counters["repeated"] += 1
-                self.tracks[node].repeat()
-                self._send(now, (hop, node), sent)
+            track.due_ns = NEVER
+            for sent in [one for one in track.sent.values() if one.due_ns <= now]:
+                if track.sent.get(sent.hop) is sent:
+                    self._repeat(now, node, track, sent)
+            self._plan(node, track)
+
+    def _repeat(self, now: int, node: bytes, track: Track[_Sent], sent: _Sent) -> None:
+        if sent.tries == 2:
+            self._suspect(now, node)
+        if sent.tries >= HOP_TRIES:
+            self.seat.counters["given_up"] += 1
+            self._end(now, node, sent.hop, is_acknowledged=False)
+            sent.done(now, node, None)
+            return
+        self.seat.counters["repeated"] += 1
+        track.repeat()
+        due_ns = now + (HOP_TIMEOUT << sent.tries)
+        again = sent._replace(tries=sent.tries + 1, due_ns=due_ns)
+        track.sent[sent.hop] = again
+        self._put_out(node, track, again)
+
+    def _plan(self, node: bytes, track: Track[_Sent]) -> None:
+        """Look after the frames of a node again when the next of them is due; forget an idle one.
+
+        A timer for each frame would end the wait of the loop for each, long after it was
+        acknowledged.
+        """
+        if self.tracks.get(node) is not track:
+            return
+        if not track.sent:
+            assert not track.waiting
+            del self.tracks[node]
+            return
+        due_ns = min(sent.due_ns for sent in track.sent.values())
+        if due_ns < track.due_ns:
+            track.due_ns = due_ns
+            heappush(self._timers, (due_ns, node))

@@ -1,5 +1,7 @@
 """Requests and notices to other nodes, by id: where they are is looked up here."""
 
+from collections.abc import Callable
+
 from hubbub.protocol.rendezvous.hops import Done, Hops
 from hubbub.protocol.rendezvous.seat import Place, Seat
 from hubbub.protocol.rendezvous.view import View
@@ -49,6 +51,14 @@ class Post:
         for node, place in found:
             if place is None:
                 done(now, node, None)
+
+    def send_made(self, now: int, node: bytes, make: Callable[[int], bytes], done: Done) -> None:
+        """Send one node a request whose body somebody makes for its number."""
+        place = self.view.place_of(node)
+        if place is None:
+            done(now, node, None)
+        else:
+            self.hops.post(now, ((node, place),), SERVICE, make, done)
 
     def tell(
         self, now: int, node: bytes, notice: Notice, done: Done = ignore,

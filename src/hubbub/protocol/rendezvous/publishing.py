@@ -11,12 +11,15 @@ who receive them can tell new from old.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from hubbub.limits import (
     BATCH_AT_ONCE,
     BATCH_HOLD,
     BATCH_MESSAGES_MAX,
+    BATCH_QUIET,
+    BATCH_QUIET_AT_ONCE,
     HOP_TIMEOUT,
     PUBLISHES_BYTES_MAX,
     PUBLISHES_MAX,
@@ -29,6 +32,8 @@ from hubbub.wire.payloads import LENGTH_BYTES, join
 from hubbub.wire.services import (
     ANYCAST,
     BATCH,
+    ENVELOPE,
+    LEAVING,
     LOOPED,
     NOTHING,
     PASSED,
@@ -43,6 +48,7 @@ from hubbub.wire.services import (
     Message,
     Reply,
     Request,
+    encode_extra,
     service_key,
 )
 
@@ -56,11 +62,17 @@ _Way = tuple[bytes, str]  # The key of a service, and a subject of it.
 class _Published:
     """One frame of messages whose end is not known."""
 
-    request: Request
+    lane: "Lane"
+    sequence: int
+    flags: int
+    rest: bytes
+    extra: Extra
+    tail: bytes  # The same, as it is sent.
     count: int
     size_bytes: int
     due_ns: int
     until_ns: int
+    is_over: bool = False
 
 
 @dataclass(slots=True)
@@ -70,6 +82,10 @@ class Lane:
     key: bytes
     name: str
     subject: str = ""
+    head: bytes = b""  # What is the same in all its messages,
+    extra: Extra = NOTHING  # and behind them,
+    tail: bytes = b""  # as it is sent.
+    cut_ns: int = 0  # When the last frame was sent.
     last: int = 0  # The number of the last message that was sent,
     last_request: int = _REQUESTS  # and of the last request to any one.
     waiting: list[bytes] = field(default_factory=list)
@@ -123,7 +139,9 @@ class Publishing:
         way = (service_key(name), subject)
         lane = self._lanes.get(way)
         if lane is None:
-            lane = self._lanes[way] = Lane(way[0], name, subject)
+            extra = Extra(subject=subject) if subject else NOTHING
+            head, tail = bytes((PUBLISH,)) + way[0], encode_extra(extra)
+            lane = self._lanes[way] = Lane(way[0], name, subject, head, extra, tail)
         return lane
 
     def has_room_in(self, lane: Lane) -> bool:
@@ -150,10 +168,8 @@ class Publishing:
     def publish(
         self, now: int, lane: Lane, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
         is_urgent: bool = False,
-    ) -> int | None:  # fmt: skip
-        """Publish a message; return its number, or None: too many are under way."""
-        if not self.has_room_in(lane):
-            return None
+    ) -> int:  # fmt: skip
+        """Publish a message, for which there is room; return its number."""
         if flags or credentials or is_urgent:
             flags |= PROMPT if is_urgent else 0
             return self._publish_alone(now, lane, payload, flags, credentials)
@@ -162,7 +178,7 @@ class Publishing:
         self._wait(lane, payload)
         number = lane.last + len(lane.waiting)
         is_full = lane.waiting_bytes >= self._batch_bytes or len(lane.waiting) >= BATCH_MESSAGES_MAX
-        if is_full or len(lane.under_way) < BATCH_AT_ONCE:
+        if is_full or self._may_go(now, lane):
             self._cut(now, lane)
         elif lane.due_ns == NEVER:
             lane.due_ns = self._plan(now + BATCH_HOLD)
@@ -181,14 +197,21 @@ class Publishing:
         else:
             lane.last += 1
             number = lane.last
-        message = Message(PUBLISH, lane.key, payload)
         name = lane.name if flags & RETAIN else ""
         extra = Extra(name=name, credentials=credentials, subject=lane.subject)
-        request = self.asking.make(
-            message, number, flags, 0, NOTHING if extra == NOTHING else extra
+        extra = NOTHING if extra == NOTHING else extra
+        tail, until_ns = encode_extra(extra), now + self._patience_ns
+        self._begin(
+            now,
+            _Published(lane, number, flags, payload, extra, tail, 1, len(payload), now, until_ns),
         )
-        self._begin(now, lane, _Published(request, 1, len(payload), now, now + self._patience_ns))
         return number
+
+    def _may_go(self, now: int, lane: Lane) -> bool:
+        """Tell whether a message need not wait for others: few are under way, or it is quiet."""
+        under_way = len(lane.under_way)
+        is_quiet = now - lane.cut_ns >= BATCH_QUIET and under_way < BATCH_QUIET_AT_ONCE
+        return is_quiet or under_way < BATCH_AT_ONCE
 
     def _cut(self, now: int, lane: Lane) -> None:
         """Send those that wait, in one frame."""
@@ -198,15 +221,16 @@ class Publishing:
             return
         count, size_bytes = len(waiting), sum(map(len, waiting))
         rest = join(waiting) if count > 1 else waiting[0]
-        extra = Extra(subject=lane.subject) if lane.subject else NOTHING
-        message, flags = Message(PUBLISH, lane.key, rest), BATCH if count > 1 else 0
-        request = self.asking.make(message, lane.last + 1, flags, 0, extra)
+        flags, first, until_ns = BATCH if count > 1 else 0, lane.last + 1, now + self._patience_ns
         lane.last += count
-        until_ns = now + self._patience_ns
-        self._begin(now, lane, _Published(request, count, size_bytes, now, until_ns))
+        lane.cut_ns = now
+        published = _Published(
+            lane, first, flags, rest, lane.extra, lane.tail, count, size_bytes, now, until_ns
+        )
+        self._begin(now, published)
 
-    def _begin(self, now: int, lane: Lane, published: _Published) -> None:
-        sequence = published.request.sequence
+    def _begin(self, now: int, published: _Published) -> None:
+        lane, sequence = published.lane, published.sequence
         lane.among(sequence)[sequence] = published
         self._open[lane.key, lane.subject] = lane
         self._try(now, published)
@@ -218,42 +242,59 @@ class Publishing:
             published.due_ns = self._plan(asking.ready_ns)
             return
         published.due_ns = NEVER  # Until it is acknowledged, or given up.
-        target = asking.target(now, published.request.message.key)
-        asking.send(now, published.request, target, self._tried)
         self._plan(published.until_ns)
+        target = asking.target(now, published.lane.key)
+        if target == self.seat.node:
+            self._tried(published, now, target, asking.take(now, self._request_of(published)))
+            return
+        asking.post.send_made(
+            now, target, partial(self._encode, published), partial(self._tried, published)
+        )
+
+    def _request_of(self, published: _Published) -> Request:
+        message = Message(PUBLISH, published.lane.key, published.rest)
+        return self.asking.make(message, published.sequence, published.flags, 0, published.extra)
+
+    def _encode(self, published: _Published, hop: int) -> bytes:
+        """Make the body of a frame, as `encode_request` would of a request made for it."""
+        seat, tail = self.seat, published.tail
+        flags = published.flags | (LEAVING if seat.is_leaving else 0)
+        envelope = ENVELOPE.pack(
+            hop, flags, 0, seat.node, seat.life, published.sequence, 0, 0, 0, len(tail)
+        )
+        return envelope + published.lane.head + published.rest + tail
 
     def _find(self, way: _Way, sequence: int) -> _Published | None:
         lane = self._lanes.get(way)
         return None if lane is None else lane.among(sequence).get(sequence)
 
-    def _tried(self, now: int, request: Request, answer: Answer | None) -> None:
-        key = request.message.key
-        way = (key, request.extra.subject)
-        published = self._find(way, request.sequence)
-        if published is None:
+    def _tried(self, published: _Published, now: int, _: bytes, answer: Answer | None) -> None:
+        if published.is_over:
             return
         if answer is None:
-            self.asking.forget_hint(key)
+            self.asking.forget_hint(published.lane.key)
             published.due_ns = self._plan(now + RETRY)
         elif answer.status == PASSED:
-            self.asking.hint(now, key, answer.manager)
+            self.asking.hint(now, published.lane.key, answer.manager)
             published.due_ns = self._plan(now + RESULT_PATIENCE)
         else:
-            self.settle(now, way, request.sequence, answer)
+            self._settle(now, published, answer)
 
     def settle(self, now: int, way: _Way, sequence: int, answer: Answer) -> None:
         """Hear from the manager what became of messages."""
         published = self._find(way, sequence)
-        if published is None:
-            return
-        is_asking = published.request.flags & ANYCAST
+        if published is not None:
+            self._settle(now, published, answer)
+
+    def _settle(self, now: int, published: _Published, answer: Answer) -> None:
+        is_asking = published.flags & ANYCAST
         if answer.status == TAKEN and is_asking:
             published.due_ns = self._plan(published.until_ns)  # The reply is the end of it.
         elif answer.status in (TAKEN, UNAVAILABLE, REFUSED):
             self._finish(now, published, answer.status, answer.number)
         else:
             if answer.status == LOOPED:
-                self.asking.forget_hint(way[0])
+                self.asking.forget_hint(published.lane.key)
             published.due_ns = self._plan(now + RETRY)
 
     def _finish(
@@ -261,9 +302,9 @@ class Publishing:
         payload: bytes | None = None,
     ) -> None:  # fmt: skip
         """Let go of messages, and let those go that waited for them."""
-        request = published.request
-        key, subject, sequence = request.message.key, request.extra.subject, request.sequence
-        lane = self._lanes[key, subject]
+        lane, sequence = published.lane, published.sequence
+        key, subject = lane.key, lane.subject
+        published.is_over = True
         del lane.among(sequence)[sequence]
         self.messages -= published.count
         self.size_bytes -= published.size_bytes
@@ -271,7 +312,7 @@ class Publishing:
             lane.receivers = number
         settled = Settled(key, sequence, status, number, payload, published.count, subject)
         self.seat.settled.append(settled)
-        if lane.waiting and len(lane.under_way) < BATCH_AT_ONCE:
+        if lane.waiting and self._may_go(now, lane):
             self._cut(now, lane)
         if not lane.under_way and not lane.requests:
             self._open.pop((key, subject), None)

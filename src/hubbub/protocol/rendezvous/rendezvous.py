@@ -24,10 +24,11 @@ from hubbub.limits import (
     ORDER_LEAP,
     PUBLISH_PATIENCE,
     PUBLISHES_PER_ANSWER,
+    SINGLES_PER_ANSWER,
 )
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
-from hubbub.protocol.rendezvous.express import Express
+from hubbub.protocol.rendezvous.express import Express, Passage
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
@@ -54,10 +55,10 @@ from hubbub.wire.header import (
 from hubbub.wire.services import (
     ANYCAST,
     BARE,
+    BATCH,
     CHANGE_SERVICE_MANAGER,
     INFO,
     LEAVING,
-    NODE_BYTES,
     PASSED,
     PROMPT,
     PUBLISH,
@@ -133,7 +134,7 @@ class Rendezvous:
         self.publishing = Publishing(asking, patience_ns, options.batch_bytes)
         self.client = Client(asking, self.publishing)
         self.manager.own = self.client
-        self.express = Express(self.manager)
+        self.express = Express(self.manager, self.client)
         self.is_closed = False
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
         self._inquiry = 0
@@ -144,6 +145,7 @@ class Rendezvous:
         self._acks_count = 0
         self._acks_bytes = 0
         self._acks_ns = NEVER
+        self._hurrying: set[Place] = set()  # Those whose messages wait for each other.
         self._late: deque[tuple[Place, Answer]] = deque()  # Until those behind have caught up.
         self._passed_on: dict[tuple[bytes, int, bytes, int, bytes], None] = {}
 
@@ -156,11 +158,14 @@ class Rendezvous:
 
     def flush(self) -> None:
         """Make frames of the answers that were given since the last time."""
+        if not (self._acks_count or self._answers or self._late):
+            return
         is_many = self._acks_count >= ANSWERS_PER_FRAME or self._acks_bytes >= ACK_BYTES
         if is_many or self.seat.now >= self._acks_ns:
             for place, acks in self._acks.items():
                 self._answers.setdefault(place, []).extend(acks)
             self._acks, self._acks_count, self._acks_bytes, self._acks_ns = {}, 0, 0, NEVER
+            self._hurrying.clear()
         while self._late and not self.hops.is_crowded(self.seat.now):
             self._answer(*self._late.popleft())
         for place, answers in self._answers.items():
@@ -175,12 +180,12 @@ class Rendezvous:
 
     def deadline(self) -> int:
         """Return when `advance` must be called."""
-        due_ns = min(self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns)
-        due_ns = min(due_ns, self._acks_ns, self.publishing.due_ns)
-        due_ns = min(due_ns, self.manager.everywhere.due_ns)
-        if self._late:
-            due_ns = min(due_ns, self.seat.now + CROWDED_LOOK)
-        return NEVER if self.is_closed else min(due_ns, self.manager.due_ns)
+        late_ns = self.seat.now + CROWDED_LOOK if self._late else NEVER
+        due_ns = min(
+            self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns, self._acks_ns,
+            self.publishing.due_ns, self.manager.everywhere.due_ns, self.manager.due_ns, late_ns,
+        )  # fmt: skip
+        return NEVER if self.is_closed else due_ns
 
     # What the application asks for.
 
@@ -314,6 +319,22 @@ class Rendezvous:
     def receive(self, now: int, data: bytes, place: Place) -> None:
         """Take a datagram."""
         self.seat.now = now
+        if not self.is_closed:
+            passage = self.express.take(now, data)
+            if passage is not None:
+                self._answer_passage(now, place, passage)
+                return  # Nobody came or went.
+        self._receive(now, data, place)
+
+    def _answer_passage(self, now: int, place: Place, passage: Passage) -> None:
+        answer, type, flags, size_bytes = passage
+        if type == INFO:
+            self._acknowledge(now, place, answer, size_bytes)
+        else:
+            self._answer_publish(now, place, answer, flags, size_bytes)
+
+    def _receive(self, now: int, data: bytes, place: Place) -> None:
+        """Take a datagram that did not go the short way."""
         drops = self.seat.drops
         if len(data) < HEADER_BYTES or data[:2] != MAGIC.to_bytes(2, "big"):
             self._receive_bare(now, data, place)
@@ -331,23 +352,12 @@ class Rendezvous:
             drops["checksum"] += 1
         elif self.is_closed:
             drops["closed"] += 1
-        elif header.kind == SERVICE and self._take_express(now, header.key, data, place):
-            return  # Nobody came or went.
-        elif not self._take(now, header.kind, header.key, data[HEADER_BYTES:], place):
+        elif not self._take(now, header.kind, header.key, data, place):
             drops["malformed"] += 1
         self._follow(now)
 
-    def _take_express(self, now: int, key: bytes, data: bytes, place: Place) -> bool:
-        """Take a plain message the short way; False: it must go the long one."""
-        node = key[:NODE_BYTES]
-        if node not in self.view.members:
-            return False
-        taken = self.express.take(now, node, data)
-        if taken is not None:
-            self._answer_publish(now, place, *taken)
-        return taken is not None
-
-    def _take(self, now: int, kind: int, key: bytes, body: bytes, place: Place) -> bool:
+    def _take(self, now: int, kind: int, key: bytes, data: bytes, place: Place) -> bool:
+        body = data[HEADER_BYTES:]
         node, life = split_key(key)
         if kind == MEMBERS:
             members = decode_members(body)
@@ -360,6 +370,7 @@ class Rendezvous:
         if kind == SERVICE:
             request = decode_request(body)
             if request is not None:
+                self.express.learn(node, data)
                 self._take_request(now, node, place, request)
             return request is not None
         if kind == ANSWER:
@@ -429,7 +440,10 @@ class Rendezvous:
             self._answer(place, answer)
         else:
             self._acknowledge(now, place, answer, size_bytes)
-            if len(self._acks[place]) >= PUBLISHES_PER_ANSWER:
+            if flags & BATCH:
+                self._hurrying.add(place)
+            limit = PUBLISHES_PER_ANSWER if place in self._hurrying else SINGLES_PER_ANSWER
+            if len(self._acks[place]) >= limit:
                 self._answers.setdefault(place, []).extend(self._acks.pop(place))
 
     def _take_info(self, now: int, info: Request) -> Answer:

@@ -16,6 +16,7 @@ from hubbub.limits import (
     HOP_WINDOW_BYTES_MAX,
     HOP_WINDOW_BYTES_MIN,
 )
+from hubbub.protocol.rendezvous.seat import NEVER
 
 Frame = TypeVar("Frame")
 
@@ -24,27 +25,27 @@ class Track(Generic[Frame]):
     """The frames for one node."""
 
     def __init__(self, now: int) -> None:
-        self.frames = 0  # On their way.
+        self.sent: dict[int, Frame] = {}  # On their way, by their numbers.
         self.size_bytes = 0
         self.window_bytes = HOP_WINDOW_BYTES_MAX
         self.waiting: deque[tuple[Frame, int]] = deque()
         self.waiting_bytes = 0
         self.progress_ns = now
+        self.due_ns = NEVER  # When the first of those on their way is to be repeated.
 
     def has_room(self, size_bytes: int) -> bool:
         """Tell whether a frame of this size may go out."""
-        if self.waiting or self.frames >= HOP_WINDOW:
+        if self.waiting or len(self.sent) >= HOP_WINDOW:
             return False
-        return not self.frames or self.size_bytes + size_bytes <= self.window_bytes
+        return not self.sent or self.size_bytes + size_bytes <= self.window_bytes
 
-    def begin(self, size_bytes: int) -> None:
+    def begin(self, hop: int, frame: Frame, size_bytes: int) -> None:
         """Note that a frame goes out."""
-        self.frames += 1
+        self.sent[hop] = frame
         self.size_bytes += size_bytes
 
     def end(self, now: int, size_bytes: int, *, is_acknowledged: bool) -> None:
-        """Note that a frame has come to its end."""
-        self.frames -= 1
+        """Note that a frame of this size has come to its end."""
         self.size_bytes -= size_bytes
         if is_acknowledged:
             self.progress_ns = now
@@ -56,7 +57,7 @@ class Track(Generic[Frame]):
 
     def wait(self, now: int, frame: Frame, size_bytes: int) -> None:
         """Let a frame wait for room."""
-        if not self.waiting and not self.frames:
+        if not self.waiting and not self.sent:
             self.progress_ns = now
         self.waiting.append((frame, size_bytes))
         self.waiting_bytes += size_bytes
@@ -74,17 +75,12 @@ class Track(Generic[Frame]):
 
     def pop_next(self) -> tuple[Frame, int] | None:
         """Take out what has waited longest, if there is room for it; None: nothing may go."""
-        if not self.waiting or self.frames >= HOP_WINDOW:
+        if not self.waiting or len(self.sent) >= HOP_WINDOW:
             return None
-        if self.frames and self.size_bytes + self.waiting[0][1] > self.window_bytes:
+        if self.sent and self.size_bytes + self.waiting[0][1] > self.window_bytes:
             return None
         return self.pop()
 
     def is_crowded(self, now: int) -> bool:
         """Tell whether much waits for a node that gets on, so that it is worth waiting for it."""
         return self.waiting_bytes > HOP_CROWDED_BYTES and now - self.progress_ns < HOP_STUCK
-
-    @property
-    def is_idle(self) -> bool:
-        """Tell whether there is nothing for the node."""
-        return not self.frames and not self.waiting

@@ -11,6 +11,7 @@ from hubbub.limits import (
     HOP_TIMEOUT,
     HOP_TRIES,
     HOP_WINDOW,
+    MS,
     ORDER_LEAP,
     ORDER_LEAP_PATIENCE,
     ORDER_PATIENCE,
@@ -64,6 +65,30 @@ def test_batch_is_checked_as_its_messages_would_be_one_by_one() -> None:
         last = first + count - 1
         found = [number for number in range(first, last + 1) if bits >> last - number & 1]
         assert found == [n for n in range(first, last + 1) if one_by_one.is_new(ORIGIN, n)]
+
+
+def test_messages_in_order_with_some_missing_late_or_twice_are_told_as_a_set_would() -> None:
+    random, seen, heard = Random(9), Seen(), set[int]()
+    highest = 0
+    for _ in range(3000):
+        step = random.choice([1, 1, 1, 1, 1, 1, 1, 2, 5, 0, -1, -3, -40])
+        first, count = max(1, highest + step), random.choice([1, 1, 1, 7])
+        numbers = range(first, first + count)
+        bits = seen.take(ORIGIN, first, count)
+        found = [n for n in numbers if bits >> numbers[-1] - n & 1]
+        assert found == [n for n in numbers if n not in heard]
+        heard.update(numbers)
+        highest = max(highest, numbers[-1])
+
+
+def test_gap_is_known_after_a_window_of_messages_without_one() -> None:
+    seen = Seen()
+    assert seen.is_new(ORIGIN, 1) and seen.is_new(ORIGIN, 3)
+    for number in range(4, SEEN_WINDOW + 10):
+        assert seen.is_new(ORIGIN, number)
+    assert not seen.is_new(ORIGIN, 2)  # Below the window: it cannot be told any more.
+    assert not seen.is_new(ORIGIN, 3)
+    assert seen.is_new(ORIGIN, SEEN_WINDOW + 10)
 
 
 def test_publishers_that_are_remembered_are_bounded() -> None:
@@ -242,6 +267,22 @@ def test_frame_is_repeated_until_it_is_acknowledged() -> None:
     assert sent.ends == [Answer(hop, TAKEN)]
     sent.hops.advance(1 << 60)
     assert sent.take_out() == 0
+
+
+def test_frames_that_were_acknowledged_wake_nobody_one_by_one() -> None:
+    sent, wakes = Sent(), 0
+    for number in range(100):
+        now = number * MS
+        while sent.hops.due_ns <= now:
+            wakes += 1
+            sent.hops.advance(now)
+        sent.post(now)
+        sent.hops.take(now, NODE, [Answer(sent.hops._hop, TAKEN)])
+    assert wakes <= 1
+    while sent.hops.due_ns < 1 << 60:
+        sent.hops.advance(sent.hops.due_ns)
+    assert not sent.hops.tracks
+    assert sent.take_out() == 100
 
 
 def test_node_that_never_answers_is_suspected_and_the_frame_given_up() -> None:

@@ -174,7 +174,7 @@ def test_node_that_is_far_behind_but_gets_on_is_waited_for_and_one_that_stands_s
     None
 ):
     track = Track[str](0)
-    track.begin(1000)
+    track.begin(1, "sent", 1000)
     for _ in range(3):
         track.wait(0, "frame", HOP_CROWDED_BYTES // 2)
     assert track.is_crowded(HOP_STUCK - 1)
@@ -190,6 +190,7 @@ def test_window_shrinks_with_each_loss_and_grows_with_what_arrives() -> None:
         track.repeat()
     assert track.window_bytes == HOP_WINDOW_BYTES_MIN
     for _ in range(100):
-        track.begin(60_000)
+        track.begin(1, "sent", 60_000)
+        del track.sent[1]
         track.end(1, 60_000, is_acknowledged=True)
     assert track.window_bytes == HOP_WINDOW_BYTES_MAX
