@@ -9,6 +9,7 @@ import typer
 
 from hubbub.cli.bench_plan import LATENCY, Benchmark, Mode, Outcome, Plan, percentile
 from hubbub.cli.options import Json, Log, LoopbackInterface
+from hubbub.cli.quantities import at_least
 from hubbub.cli.session import EXIT_LOST, end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, note, plural, print_json, size
 from hubbub.links.listening import ListenAt, address_text, open_listener
@@ -27,7 +28,10 @@ def bench(
     size_bytes: Annotated[
         int, typer.Option("--size", min=1, metavar="BYTES", help="Payload of a message.")
     ] = 64,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long to publish.")] = 5.0,
+    seconds: Annotated[
+        float,
+        typer.Option(parser=at_least(0.1), metavar="DURATION", help="How long to publish."),
+    ] = 5.0,
     subscribers: Annotated[int, typer.Option(min=1, max=63, help="Subscribers.")] = 1,
     loss: Annotated[
         float, typer.Option(min=0, max=0.9, help="Share of frames each node loses on purpose.")

@@ -1,6 +1,5 @@
 """`hubbub consume`: print one sample a period, and say which slots stayed empty."""
 
-import re
 from typing import Annotated
 
 import typer
@@ -8,19 +7,20 @@ import typer
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.options import Domain, Interface, Log, Peers
+from hubbub.cli.quantities import parse_duration
 from hubbub.cli.session import EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural
 
 _TOLD = (
     hubbub.DeadlineMissed, hubbub.PeriodGranted, hubbub.DataTypeMismatch, hubbub.NothingProduced,
 )  # fmt: skip
-_UNITS_US = {"us": 1, "ms": 1000, "s": 1_000_000}
 
 
 def consume(
     subject: Annotated[str, typer.Argument(help="What is wanted, such as /vehicle/speed.")],
     period: Annotated[
-        str, typer.Option("--period", help="How often: 100ms, 2s, 500us; 0s: once.", metavar="TIME")
+        str,
+        typer.Option("--period", help="How often: 100ms, 2s, 500us; 0s: once.", metavar="DURATION"),
     ],
     count: Count = None,
     one: Annotated[
@@ -59,10 +59,9 @@ def consume(
 
 def read_time(text: str) -> int:
     """Return the microseconds of a time such as 100ms."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(us|ms|s)", text.strip())
-    if match is None:
+    if not text.strip().endswith("s"):  # Some would mean milliseconds by a bare number.
         raise typer.BadParameter(f"{text!r} is no time: write 100ms, 2s or 500us")
-    time_us = float(match[1]) * _UNITS_US[match[2]]
+    time_us = parse_duration(text.replace(" ", "")) * 1_000_000
     if 0 < time_us < 1:
         raise typer.BadParameter(f"{text!r} is too short: at least 1us, or 0s for one sample")
     return round(time_us)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hubbub.cli.formats import Write, message_json, message_line
+from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import refuse_if_nobody_reads, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.message import Message
@@ -21,7 +22,8 @@ Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="End aft
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Raw = Annotated[bool, typer.Option("--raw", help="The bytes of the payloads alone.")]
 Timeout = Annotated[
-    float | None, typer.Option(min=0, metavar="SECONDS", help="End when nothing came for so long.")
+    float | None,
+    typer.Option(parser=at_least(0), metavar="DURATION", help="End when nothing came for so long."),
 ]
 Receive = Callable[[float], Message | None]
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import hubbub
+from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Screen, refuse_if_nobody_reads, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import plural
@@ -15,7 +16,10 @@ _REFRESH_S = 1.0
 WAIT_S = 0.3  # Several times what a node that is there takes to answer.
 
 Wait = Annotated[
-    float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long nodes may answer.")
+    float,
+    typer.Option(
+        "--wait", parser=at_least(0), metavar="DURATION", help="So long nodes may answer."
+    ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")]
 Pattern = Annotated[

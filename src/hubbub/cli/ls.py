@@ -15,6 +15,7 @@ from hubbub.cli.directory import (
 )
 from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.terminal import plural, print_json
 
@@ -30,7 +31,10 @@ def ls(
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", min=0.01, metavar="SECONDS", help="Subscribe so long, and show rates."
+            "--rate",
+            parser=at_least(0.01),
+            metavar="DURATION",
+            help="Subscribe so long, and show rates.",
         ),
     ] = None,
     wait: Wait = WAIT_S,

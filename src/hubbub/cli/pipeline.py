@@ -40,7 +40,10 @@ def _pipeline() -> None:
 def run(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of a recording.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="TABLES", help="Where the tables are written.")
+        Path,
+        typer.Option(
+            "--output", "--out", "-o", metavar="TABLES", help="Where the tables are written."
+        ),
     ],
     live: Annotated[
         bool, typer.Option("--live", help="Go on while it is recorded, until Ctrl-C.")

@@ -14,6 +14,7 @@ import hubbub
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
+from hubbub.cli.quantities import at_least
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import note, plural, print_json, size
 from hubbub.limits import MESSAGE_BYTES_MAX, OPENING, SECOND
@@ -88,7 +89,11 @@ def pub(
     ] = 0,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Wait no longer for them; then exit with 1."),
+        typer.Option(
+            parser=at_least(0),
+            metavar="DURATION",
+            help="Wait no longer for them; then exit with 1.",
+        ),
     ] = None,
     as_json: Json = False,
     domain: Domain = None,

@@ -1,14 +1,17 @@
-"""Amounts as people write them: 64MB, 1.5GiB, 90s, 5m, 1h30m."""
+"""Amounts as people write them: 64MB, 1.5GiB, 90s, 5m, 1h30m, 500ms."""
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import typer
 
 _SIZE: Final = re.compile(r"([\d.]+)\s*([kKMGT]?)(i?)B?", re.ASCII)
-_PART: Final = re.compile(r"([\d.]+)(ms|[smhd]?)", re.ASCII)
+_PART: Final = re.compile(r"([\d.]+)(us|ms|[smhd]?)", re.ASCII)
 _POWERS: Final = " kMGT"
-_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS: Final = {
+    "": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0
+}  # fmt: skip
 
 
 def parse_size(text: str) -> int:
@@ -33,6 +36,18 @@ def parse_duration(text: str) -> float:
         for number, part in zip(numbers, parts, strict=True)
         if number is not None
     )
+
+
+def at_least(least_s: float) -> Callable[[object], float]:
+    """Make what reads the duration that an option is given, or has by default."""
+
+    def read(text: object) -> float:
+        span_s = parse_duration(str(text))
+        if span_s < least_s:
+            raise typer.BadParameter(f"{text} is too short: at least {least_s:g} s")
+        return span_s
+
+    return read
 
 
 def _number(text: str) -> float | None:

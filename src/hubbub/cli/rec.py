@@ -39,7 +39,7 @@ def rec(
     pre: Annotated[
         str,
         typer.Option(
-            metavar="SECONDS",
+            metavar="DURATION",
             help="Only keep what the last seconds brought; SIGUSR1 starts the writing with it.",
         ),
     ] = "0",

@@ -10,6 +10,7 @@ import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.looking import Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table, write_until_the_end
 from hubbub.cli.session import EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural, print_json
@@ -134,7 +135,13 @@ def publish(
         bool, typer.Option("--retain", help="Keep it for those who subscribe later.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="For the manager to take it.")
+        float,
+        typer.Option(
+            "--timeout",
+            parser=at_least(0),
+            metavar="DURATION",
+            help="For the manager to take it.",
+        ),
     ] = 5.0,
     as_json: Json = False,
     domain: Domain = None,

@@ -16,6 +16,7 @@ import typer
 
 import hubbub
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.quantities import at_least
 from hubbub.cli.rates import T, Topics
 from hubbub.cli.screen import Column, Screen, refuse_if_nobody_reads, table, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
@@ -39,7 +40,8 @@ Intervals = Annotated[
     int | None, typer.Option("--intervals", "-n", min=1, help="End after so many reports.")
 ]
 Interval = Annotated[
-    float, typer.Option("--interval", min=0.01, metavar="SECONDS", help="Report so often.")
+    float,
+    typer.Option("--interval", parser=at_least(0.01), metavar="DURATION", help="Report so often."),
 ]
 
 
