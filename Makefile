@@ -37,9 +37,11 @@ simulate: .venv/.installed ## 100 seeds of every scenario under virtual time
 	$(BIN)/hubbub simulate --scenario all --seeds 0:100 $(ARGS)
 
 # An environment is installed again only when what it is made from has changed.
+# By PEP 517, because the pip of some systems warns of every other way.
 .venv/.installed: pyproject.toml
+	@echo "Installing into .venv, once: about 0.5 GB are loaded, Spark and a Java for it included. Minutes of silence are normal."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	@touch $@
 
 # A peer that cannot be installed here must not stop the others: the table names it as missing.
