@@ -1,19 +1,16 @@
-"""Every Python snippet of the documents runs as it is."""
+"""Every Python snippet of the documents runs as it is; those with Spark in spark/test_pages.py."""
 
 import os
-import re
-from pathlib import Path
 
 import pytest
 
 from tests import processes
+from tests.pages import PAGES, read_snippets
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 SNIPPETS = [
     pytest.param(snippet, id=f"{page.name}-{number}")
     for page in PAGES
-    for number, snippet in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S), 1)
+    for number, snippet in enumerate(read_snippets(page), 1)
 ]
 STRICT = "import warnings; warnings.simplefilter('error')\n"
 
