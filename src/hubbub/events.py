@@ -6,6 +6,7 @@ Structs of msgspec, as messages are: 25 dataclasses cost 30 ms of every start.
 
 from msgspec import Struct
 
+from hubbub.errors import HubbubError
 from hubbub.message import Source
 
 
@@ -355,7 +356,8 @@ class SampleFailed(Event, frozen=True):
     error: BaseException
 
     def __str__(self) -> str:
-        return f"sample failed: {self.subject}: {self.error!r}"
+        why = str(self.error) if isinstance(self.error, HubbubError) else repr(self.error)
+        return f"sample failed: {self.subject}: {why}"
 
 
 class ClockStepped(Event, frozen=True):

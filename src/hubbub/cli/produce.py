@@ -127,7 +127,17 @@ def _words(command: str) -> list[str]:
 
 
 def _run(words: list[str]) -> bytes:
-    done = subprocess.run(words, capture_output=True, timeout=_COMMAND_TIMEOUT_S, check=True)
+    """Return what a command prints; one that fails has said why, or its code is all there is."""
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+    except OSError as error:
+        raise hubbub.HubbubError(f"{words[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise hubbub.HubbubError(f"{words[0]} took more than {_COMMAND_TIMEOUT_S:g} s") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        why = said[-1] if said else "and said nothing"
+        raise hubbub.HubbubError(f"{words[0]} ended with {done.returncode}: {why}")
     return done.stdout.removesuffix(b"\n")
 
 

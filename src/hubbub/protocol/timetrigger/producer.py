@@ -100,6 +100,7 @@ class Producer:
         self.taker: Callable[[Due], None] = lambda due: None  # Set by the shell.
         self._stagger_ns = 0
         self._is_resumed = True  # Nobody has had a sample since somebody wants any.
+        self._expired_ns = -NEVER  # When the last lease ran out, and nobody wanted any more.
         self._era = clock.era
         self._last_ns: int | None = None  # The last tick that was handed out,
         self._seen_ns = self._time(now)  # and up to when all ticks were looked at.
@@ -177,6 +178,7 @@ class Producer:
         """Return the tick that is to be sampled now, if there is one."""
         if self.interests.expire(now):
             self._replan(now)
+            self._expired_ns = now if not self.plan else self._expired_ns
         if self._era != self.clock.era:
             self._begin_era(now)
         due = None
@@ -250,7 +252,10 @@ class Producer:
         """Follow another plan from now on; ticks that were passed are not looked at again."""
         before, self.plan = self.plan, self._make_plan()
         plan = self.plan
-        self._is_resumed |= not before
+        if plan and not before:
+            # Whose lease ran out while we slept asks again at once, and was owed samples meanwhile.
+            self._is_resumed |= now - self._expired_ns >= plan.periods[0]
+            self._expired_ns = -NEVER
         if self.options.is_staggered and plan:
             self._stagger_ns = crc32(self.origin) % max(1, plan.tick_ns // 2)
             self._seen_ns = min(self._seen_ns, self._time(now))  # By it, some are still to come.

@@ -46,6 +46,43 @@ def test_first_sample_since_somebody_wants_any_says_so_and_sequences_have_no_hol
     assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))
 
 
+def flags_after(bench: "Bench", *asked: Interest) -> int:
+    """Return the flags of the first sample that interests draw, heard one after the other."""
+    found: list[int] = []
+    for one in asked:
+        bench.want(one)
+        while one.wants and not found:
+            due = bench.producer.advance(bench.now)
+            response = due and bench.producer.respond(bench.now, due, b"x", 0)
+            found += [response.flags] if response else []
+            bench.now += 10 * MS
+    return found[0]
+
+
+def test_lease_that_ran_out_while_the_producer_slept_leaves_its_slots_owed() -> None:
+    bench = Bench()
+    bench.want(interest(0, 1, 100))
+    bench.run(500 * MS)
+    bench.now = 3100 * MS  # The renewal has waited in the socket.
+    assert not flags_after(bench, interest(0, 2, 100)) & RESUMED
+
+
+def test_lease_that_ran_out_while_the_producer_was_awake_leaves_no_slot_owed() -> None:
+    bench = Bench()
+    bench.want(interest(0, 1, 100))
+    bench.run(3200 * MS)
+    assert flags_after(bench, interest(0, 2, 100)) & RESUMED
+
+
+def test_interest_withdrawn_after_a_sleep_leaves_no_slot_owed() -> None:
+    bench = Bench()
+    bench.want(interest(0, 1, 100))
+    bench.run(500 * MS)
+    bench.now = 3100 * MS
+    bench.want(interest(0, 2, 100))
+    assert flags_after(bench, interest(0, 3), interest(0, 4, 100)) & RESUMED
+
+
 class Bench:
     """A producer under a hand-turned clock; samples are made at once."""
 
