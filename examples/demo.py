@@ -11,9 +11,12 @@ on the loopback interface of this machine, and leaves nothing behind but the out
 
 import argparse
 import contextlib
+import os
 import shutil
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ def main() -> int:
     output.mkdir(parents=True)
     recording = output / "recording"
     with contextlib.ExitStack() as stack:
+        stack.enter_context(staying_in(output))
         recorder_node = stack.enter_context(open_node("recorder", domain))
         recorder = stack.enter_context(hubbub.Recorder(recorder_node, "/...", recording))
         tables = None
@@ -57,6 +61,15 @@ def main() -> int:
         if tables is None:
             return 0
         return analyse(output, recorder, tables, told["sleeper"]["dropped"])
+
+
+@contextlib.contextmanager
+def staying_in(output: Path) -> Iterator[None]:
+    """Let nodes meet, and Spark keep its log, in places that go away or are in the output."""
+    with tempfile.TemporaryDirectory(prefix="hubbub-demo-") as meeting:
+        os.environ["HUBBUB_RUNTIME_DIR"] = meeting
+        os.environ["XDG_CACHE_HOME"] = str(output.absolute() / "cache")
+        yield
 
 
 def read_options() -> argparse.Namespace:

@@ -36,10 +36,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, **own, "PYTHONUNBUFFERED": "1"}
 
 
-def run(name: str, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def run(
+    name: str, *arguments: str, timeout_s: float = 60, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, EXAMPLES / name, *arguments],
-        env=environment(), capture_output=True, text=True, timeout=timeout_s, check=False,
+        env={**environment(), **variables}, capture_output=True, text=True, timeout=timeout_s,
+        check=False,
     )  # fmt: skip
 
 
@@ -53,13 +56,18 @@ def test_demo_loses_frames_and_no_message_and_points_out_who_was_killed(tmp_path
     arguments = ["--messages", "10000", "--seconds", "30" if IS_SOAK else "4"]
     arguments += ["--output", str(tmp_path / "out")]
     arguments += [] if IS_SOAK else ["--no-tables"]  # Which take Spark half a minute.
-    done = run("demo.py", *arguments, timeout_s=580)
+    elsewhere = {name: str(tmp_path / name) for name in ("HOME", "TMPDIR", "XDG_RUNTIME_DIR")}
+    for folder in elsewhere.values():
+        Path(folder).mkdir()
+    done = run("demo.py", *arguments, timeout_s=580, **elsewhere)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 x 10,000 messages: nothing missing, nothing twice, in order" in done.stdout
     lost = [int(number) for number in re.findall(r"though (\d+) frames", done.stdout)]
     assert len(lost) == 3 and sum(lost) > 0
     assert "vehicle-2 is killed" in done.stdout and "held up nobody" in done.stdout
     assert "messages are on the disk" in done.stdout
+    left = [path for folder in elsewhere.values() for path in Path(folder).iterdir()]
+    assert left == [], "the demo leaves nothing behind but its output"
     if IS_SOAK:
         assert "What went wrong: Publisher vehicle-2#" in done.stdout
         assert "!! Consumer sleeper#" in done.stdout
