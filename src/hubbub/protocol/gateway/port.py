@@ -67,6 +67,7 @@ class Port:
         self.patterns: frozenset[str] = frozenset()  # What nodes here want.
         self.asked: set[str] = set()  # What we want here, for nodes elsewhere.
         self.passed: dict[Name, Passed] = {}
+        self._ended: list[Passed] = []  # Nobody wants them any more, but not all has arrived.
         self.drops: Counter[str] = Counter()
         self.messages = 0  # That were passed on to here, in all.
         self.bytes = 0
@@ -175,6 +176,9 @@ class Port:
         for pattern in patterns:
             matcher.add(pattern, None)
         self._matcher = matcher
+        for name in [one for one in self.passed if self.is_open and not self.wants(one[1])]:
+            self._end(name)
+        self._bury(now)
         return True
 
     def called_here(self, patterns: Iterable[str]) -> frozenset[str]:
@@ -205,12 +209,13 @@ class Port:
         """Forget topics that are heard nowhere else any more, once receivers have all of them."""
         outgoing = self.core.outgoing
         for name, passed in list(self.passed.items()):
-            if name in heard and (self.wants(name[1]) or not self.is_open):
+            if name in heard:
                 passed.ends = None
             elif passed.ends is None:
                 passed.ends = outgoing.ends_of(passed.topic)
             elif outgoing.is_acknowledged(passed.ends):
-                self._end(now, name)
+                self._end(name)
+        self._bury(now)
 
     def tell(self, now: int, beacon: Beacon) -> None:
         """Tell other gateways here where we are."""
@@ -290,8 +295,21 @@ class Port:
             core.announce_topic(now, topic)
         return Passed(topic, now)
 
-    def _end(self, now: int, name: Name) -> None:
-        topic = self.passed.pop(name).topic
+    def _end(self, name: Name) -> None:
+        """Pass a topic on no more. Who wants it later gets another, and is told of no hole."""
+        self._ended.append(self.passed.pop(name))
+
+    def _bury(self, now: int) -> None:
+        """Forget topics that have ended, once receivers have all of them."""
+        outgoing = self.core.outgoing
+        for passed in list(self._ended):
+            if passed.ends is None:
+                passed.ends = outgoing.ends_of(passed.topic)
+            if passed.ends is not None and outgoing.is_acknowledged(passed.ends):
+                self._ended.remove(passed)
+                self._forget(now, passed.topic)
+
+    def _forget(self, now: int, topic: OutgoingTopic) -> None:
         core, subject = self.core, topic.subject
         core.outgoing.remove(topic, core.membership.known_peers())
         if core.state.topics.get(subject) is topic:
