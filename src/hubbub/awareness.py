@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.limits import MS
 from hubbub.message import Source
+from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import matches
 from hubbub.wire.control import Publication
 from hubbub.wire.header import RELIABLE
+from hubbub.wire.wishes import decode_links
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
@@ -35,6 +37,8 @@ class RemoteSubscriber(RemoteNode):
     """Another node that a publisher's messages are for."""
 
     is_slow: bool
+    links: tuple[str, ...] = ()
+    """What it insists on for all its subscriptions to the subject, together; none: any link."""
     is_skipped: bool
     """It did not acknowledge a message in time, and is not waited for until it is heard again."""
 
@@ -49,6 +53,8 @@ class RemotePublisher(RemoteNode):
     sequence: int
     """Of the newest message that came; 0: none. In this process, and where nothing is subscribed,
     of the newest one when the node declared the subject."""
+    links: tuple[str, ...] = ()
+    """What the publisher insists on, the preferred one first; none: any link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,8 @@ class RemotePeer(RemoteNode):
 
     patterns: tuple[str, ...]
     publications: tuple[RemotePublisher, ...]
+    wishes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Of its patterns, those that are wanted by these links alone by some subscription."""
 
 
 def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubscriber, ...]:
@@ -65,7 +73,8 @@ def list_subscribers(driver: "Driver", topic: OutgoingTopic) -> tuple[RemoteSubs
         core = driver.core
         return tuple(
             RemoteSubscriber(
-                **_describe(driver, peer),
+                **{**_describe(driver, peer), "link": _link_for(core, peer, topic)},
+                links=_wish_of(peer, topic.subject),
                 is_slow=core.outgoing.is_slow(peer.key),
                 is_skipped=peer.key in core.outgoing.receipts.skipped,
             )
@@ -99,7 +108,7 @@ def list_peers(driver: "Driver") -> tuple[RemotePeer, ...]:
         # Only copied here: to describe a hundred thousand publications takes long.
         found = [
             (peer, _sequences(peer), peer.declared.sound_patterns(),
-             tuple(peer.declared.publications.values()))
+             tuple(peer.declared.publications.values()), peer.declared.insisting())
             for peer in driver.core.peers.values()
             if peer.is_present
         ]  # fmt: skip
@@ -107,6 +116,7 @@ def list_peers(driver: "Driver") -> tuple[RemotePeer, ...]:
         RemotePeer(
             **_describe(driver, peer),
             patterns=patterns,
+            wishes=wishes,
             publications=tuple(
                 _describe_publisher(
                     driver, peer, one, max(one.sequence, received.get(one.subject, 0))
@@ -114,7 +124,7 @@ def list_peers(driver: "Driver") -> tuple[RemotePeer, ...]:
                 for one in publications
             ),
         )
-        for peer, received, patterns, publications in found
+        for peer, received, patterns, publications, wishes in found
     )
 
 
@@ -127,7 +137,21 @@ def _describe_publisher(
         schema=publication.schema_name,
         is_reliable=publication.stream == RELIABLE,
         sequence=sequence,
+        links=decode_links(publication.links),
     )
+
+
+def _link_for(core: Core, peer: Peer, topic: OutgoingTopic) -> str:
+    """Name the link by which a topic gets to a peer if nobody else wants it."""
+    owed = [one for one in (topic, *topic.branches.values()) if one.number in peer.debt.owed]
+    chosen = [core.outgoing.grants.link_to(peer, one.ways) for one in owed if one.links]
+    return next(filter(None, chosen), "none" if chosen else peer.link)
+
+
+def _wish_of(peer: Peer, subject: str) -> tuple[str, ...]:
+    """Return the links that all subscriptions of a peer to a subject insist on, together."""
+    wishes = peer.declared.wishes_for(subject)
+    return () if () in wishes else tuple(dict.fromkeys(link for one in wishes for link in one))
 
 
 def _sequences(peer: Peer) -> dict[str, int]:

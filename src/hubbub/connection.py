@@ -5,7 +5,7 @@ from functools import cache
 from itertools import count
 from random import Random, SystemRandom
 from time import monotonic, monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubbub import neighbours
 from hubbub.channel import Channel
@@ -22,7 +22,7 @@ from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import SERVICES, DeliveredTopic
 from hubbub.protocol.endpoint import Endpoint
-from hubbub.protocol.topics import OutgoingTopic, ReplayedTopic
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic
 from hubbub.repeats import Repeats, is_repeatable
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
@@ -34,6 +34,7 @@ from hubbub.sinks import Latecomer, Sink
 from hubbub.statistics import ChannelStatistics, describe_channel, known_index
 from hubbub.subjects import Handle, Matcher
 from hubbub.subscription import Subscription
+from hubbub.wire.wishes import may_hand_over, name_by
 
 if TYPE_CHECKING:
     from hubbub.node import Node
@@ -69,6 +70,7 @@ class Connection(Closing):
             window_bytes=link.window_bytes,
         )  # fmt: skip
         self.name = link.channel
+        core.endpoint.links = node.links
         dispatcher = Dispatcher(self._match, self._emit)
         try:
             tcp = self._open_tcp(node, channel, core.endpoint) if "tcp" in node.links else None
@@ -114,10 +116,11 @@ class Connection(Closing):
         if not (self.channel.interface or self._node._interface) and self._is_alone():
             _notice_loopback()
 
-    def check_room(self, pattern: str) -> None:
+    def check_room(self, pattern: str, links: tuple[str, ...] = ()) -> None:
         """Refuse a pattern that no peer would keep, rather than be served without it."""
         patterns = self.driver.core.state.interest.patterns
-        if len(patterns) >= PATTERNS_MAX and pattern not in patterns:
+        room = PATTERNS_MAX - len(patterns)
+        if room < 1 + 2 * bool(links) and name_by(pattern, links) not in patterns:
             raise ConfigurationError(
                 f"{pattern} would be pattern {PATTERNS_MAX + 1} of this node: use wildcards"
             )
@@ -154,7 +157,7 @@ class Connection(Closing):
                 count = handle.value.subscription.history or 0
                 self.driver.call(core.join, pattern, request, count)
             else:
-                self.driver.call(core.subscribe, pattern)
+                self.driver.call(core.subscribe, pattern, handle.value.wish)
         except ClosedError:
             if handle.value.subscription.channel is self:
                 raise
@@ -169,7 +172,7 @@ class Connection(Closing):
             if request:
                 self.driver.call(core.leave, pattern, request)
             else:
-                self.driver.call(core.unsubscribe, pattern)
+                self.driver.call(core.unsubscribe, pattern, handle.value.wish)
             self.neighbours.look_again()
 
     def _report_unjoined(self, topic: DeliveredTopic, first: int, last: int) -> None:
@@ -210,7 +213,7 @@ class Connection(Closing):
 
     def _match_own(self, topic: OutgoingTopic) -> None:
         own = self._sinks_of(topic) if self._node.loopback else ()
-        nearby = [one._sinks_of(topic) for one in self.neighbours.others(self)]
+        nearby = [one._nearby_sinks_of(topic) for one in self.neighbours.others(self)]
         topic.nearby = sum(map(bool, nearby))
         topic.listeners = topic.nearby + bool(own)
         passed = (sink._replace(is_nearby=True) for sinks in nearby for sink in sinks)
@@ -224,12 +227,19 @@ class Connection(Closing):
     def _sinks_of(self, topic: DeliveredTopic) -> tuple[Sink, ...]:
         """Return the subscriptions that get a topic; one of another type does not."""
         sinks = self._matcher.match(topic.subject)
+        if isinstance(topic, IncomingTopic) and topic.wish is not None:
+            sinks = tuple(sink for sink in sinks if sink.wish == topic.wish)
         if topic.request:
             sinks = tuple(sink for sink in sinks if sink.request == topic.request)
         for sink in sinks if not topic.request else ():
             if self._is_mismatch(topic, sink):
                 self._report_mismatch(topic, sink)
         return tuple(sink for sink in sinks if not self._is_mismatch(topic, sink))
+
+    def _nearby_sinks_of(self, topic: OutgoingTopic) -> tuple[Sink, ...]:
+        """Return the subscriptions that another node of this process hands a topic over to."""
+        links = topic.links
+        return tuple(one for one in self._sinks_of(topic) if may_hand_over(links, one.wish))
 
     def _report_mismatch(self, topic: DeliveredTopic, sink: Sink) -> None:
         """Report a subscription of another type, once."""
@@ -282,6 +292,21 @@ class Connection(Closing):
 
     def __repr__(self) -> str:
         return f"<Connection {self.name}>"
+
+
+class PatternHandle(NamedTuple):
+    """A pattern of a subscription on the channels it applies to."""
+
+    subscription: Subscription
+    pattern: str
+    places: dict[Connection, Handle[Sink]]
+    context: Any
+
+    def __hash__(self) -> int:
+        return id(self.places)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PatternHandle) and other.places is self.places
 
 
 def _is_own(topic: DeliveredTopic) -> bool:

@@ -196,6 +196,32 @@ class SchemaMismatch(Event, frozen=True):
         )
 
 
+class NoCommonLink(Event, frozen=True):
+    """Nothing of a subject is sent to or from a node: no link there that both sides allow.
+
+    `published` is what the publisher insists on and `wanted` what the subscription does; none: any
+    link. `is_hopeless`: they have none in common, or the nodes have not. Else none is open.
+    """
+
+    peer: Source
+    subject: str
+    published: tuple[str, ...]
+    wanted: tuple[str, ...]
+    is_publisher: bool
+    """Whether the peer publishes the subject; else it subscribes to it."""
+    is_hopeless: bool
+
+    def __str__(self) -> str:
+        published = " or ".join(self.published) or "any link"
+        wanted = " or ".join(self.wanted) or "any link"
+        why = "which they have not in common" if self.is_hopeless else "and no such link is open"
+        role = "publisher" if self.is_publisher else "subscriber"
+        return (
+            f"no common link: {self.subject} is published over {published} and wanted over"
+            f" {wanted}, {why} with {role} {self.peer}, so nothing is sent on {self.channel}"
+        )
+
+
 class VersionMismatch(Event, frozen=True):
     """A node speaks another major version of the protocol and is not heard; once a source."""
 

@@ -259,6 +259,8 @@ GOODBYE_REPEATS: Final = 4
 # Receivers of this host and elsewhere get streams of their own once there are both for so long:
 # nodes find each other by the group first, and their pipes follow.
 SORTING_CALM: Final = 100 * MS
+# Who wants what, and no link that may carry it leads there for so long, is told.
+LINKLESS_PATIENCE: Final = 1 * SECOND
 # A stream left with one receiver goes straight to it only after so long without another.
 STRAIGHT_CALM: Final = 10 * SECOND
 # And two streams become one again after so long with receivers on one side alone.

@@ -5,18 +5,19 @@ from dataclasses import replace
 from random import SystemRandom
 from threading import Lock, Thread
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from hubbub import neighbours
 from hubbub.awareness import RemotePeer, RemotePublisher, list_peers, list_publishers
 from hubbub.channel import Channel
 from hubbub.closing import Closing, read_linger
-from hubbub.connection import Connection
+from hubbub.connection import Connection, PatternHandle
 from hubbub.consumer import Consumer, read_period
 from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event, PublisherMatched, SubscriberMatched
 from hubbub.limits import CAP_HZ, FLOOR_US, QUEUE_MESSAGES
+from hubbub.links.choice import insist_on
 from hubbub.links.dialling import HostAndPort
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
@@ -39,31 +40,15 @@ from hubbub.runtime.pool import Pool
 from hubbub.schedule import Schedule
 from hubbub.service import Service
 from hubbub.services import ServiceOptions, Services
-from hubbub.sinks import Sink
 from hubbub.statistics import NodeStatistics
 from hubbub.subject_services import SubjectServices
-from hubbub.subjects import Handle, check_pattern, check_patterns, check_subject, matches
+from hubbub.subjects import check_pattern, check_patterns, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.telling import Telling
 
 _LAST_CALLBACKS_S = 0.2
 _log = logger_of("subscription")
 _links = logger_of("connection")
-
-
-class PatternHandle(NamedTuple):
-    """A pattern of a subscription on the channels it applies to."""
-
-    subscription: Subscription
-    pattern: str
-    places: dict[Connection, Handle[Sink]]
-    context: Any
-
-    def __hash__(self) -> int:
-        return id(self.places)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PatternHandle) and other.places is self.places
 
 
 class Node(Closing):
@@ -213,6 +198,7 @@ class Node(Closing):
         acknowledge_ms: float | None = None,
         on_slow: str = "drop",
         replayed_ns: int | None = None,
+        links: Iterable[str] | None = None,
         channel: Connection | Channel | str | None = None,
         on_event: Listener | None = None,
     ) -> Publisher:
@@ -223,6 +209,9 @@ class Node(Closing):
         `publish` waits, at most so long, and returns how many receivers have taken the message.
         A receiver that cannot keep up is left behind after `slow_ms`, and may lose messages; with
         `on_slow="block"` this publisher then waits for it, at most `send_timeout`.
+
+        With `links`, of those that this node has, it is sent over these alone, the first that leads
+        to a receiver. Who insists on others gets nothing, and both hear `NoCommonLink`.
 
         Who plays a recording says by `replayed_ns` when that began, which marks the messages, and
         by `type=hubbub.Schema(name, hash)` which type its payloads are encoded as.
@@ -235,6 +224,7 @@ class Node(Closing):
         publisher = Publisher(
             self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
             acknowledge_ms=acknowledge_ms, on_slow=on_slow, replayed_ns=replayed_ns,
+            links=insist_on(links, self.links),
         )  # fmt: skip
         self._publishers[publisher] = True
         if self._subjects is not None:
@@ -279,6 +269,7 @@ class Node(Closing):
         no_local: bool = False,
         copy: bool = False,
         history: bool | int = False,
+        links: Iterable[str] | None = None,
         channel: Connection | Channel | str | None = None,
         type: Any = None,
         on_event: Listener | None = None,
@@ -293,7 +284,8 @@ class Node(Closing):
         of a publisher on this host is a read-only memoryview of shared memory, which lasts as long
         as anybody refers to it; with `copy` every payload is `bytes`. `type` decodes payloads.
         `history` asks publishers for what they kept, or the last so many messages of it, and those
-        come first.
+        come first. With `links`, of those that this node has, other nodes serve it over these
+        alone, the first that leads here if the publisher has no order of its own.
         """
         self._refuse_closed()
         patterns = check_patterns(pattern)
@@ -303,6 +295,7 @@ class Node(Closing):
             self, callback=callback, context=context, queue=queue, overflow=overflow,
             inline=inline, no_local=no_local, copy=copy, type=type, on_event=on_event,
             channel=None if channel is None else self._named(channel), history=history,
+            links=insist_on(links, self.links),
         )  # fmt: skip
         self._open_subscription(subscription, [(each, context) for each in patterns])
         return subscription
@@ -482,7 +475,7 @@ class Node(Closing):
         self._refuse_closed()
         check_pattern(pattern)
         for connection in self.channels:
-            connection.check_room(pattern)
+            connection.check_room(pattern, subscription.links)
         handle = PatternHandle(subscription, pattern, {}, context)
         self._subscriptions.setdefault(subscription, []).append(handle)
         for connection in self.channels:

@@ -55,6 +55,7 @@ class Publisher(Closing):
         acknowledge_ms: float | None = None,
         on_slow: str = "drop",
         replayed_ns: int | None = None,
+        links: tuple[str, ...] = (),
     ) -> None:
         check_history(history, is_reliable=is_reliable)
         check_acknowledgement(acknowledge_ms, is_reliable=is_reliable)
@@ -65,12 +66,13 @@ class Publisher(Closing):
         topic: OutgoingTopic = driver.call(
             core.publish_on, subject, is_reliable=is_reliable,
             schema_name=schema.name, schema_hash=schema.hash, history=history,
-            replayed_ns=replayed_ns or 0,
+            replayed_ns=replayed_ns or 0, links=links,
         )  # fmt: skip
         self.subject = subject
         self.channel = driver.link.channel
         self.type = None if isinstance(kind, Schema) else kind
         self.is_reliable = is_reliable
+        self.links = links
         self._node = node
         self._driver = driver
         self._topic = topic

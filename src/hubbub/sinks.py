@@ -37,6 +37,11 @@ class Sink(NamedTuple):
     repeats: Repeats
     request: int = 0
 
+    @property
+    def wish(self) -> tuple[str, ...]:
+        """Return the links that the subscription insists on."""
+        return self.subscription.links
+
     def replay(self, topic: OutgoingTopic, received_ns: int) -> Delivery | None:
         """Return what a topic of this process has kept for us, when we first meet; under its lock.
 

@@ -18,7 +18,7 @@ from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
 from hubbub.services import ServicesStatistics
 from hubbub.subscription import SubscriptionStatistics
-from hubbub.wire.header import CLASSES, NO_INDEX
+from hubbub.wire.header import NO_INDEX
 
 if TYPE_CHECKING:
     from hubbub.runtime.driver import Driver
@@ -89,6 +89,8 @@ class ChannelStatistics:
     window_bytes: int
     grtt_ms: float
     starvations: int
+    unserved: int
+    """So many subjects go to or come from a peer by no link that both sides allow."""
     drops: Mapping[str, int]
     counters: Mapping[str, int]
     peers: tuple[PeerStatistics, ...]
@@ -130,7 +132,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
     return ChannelStatistics(
         name=driver.link.channel,
         index=known_index(core.register.index),
-        messages_sent=sum(outgoing.senders[cls].framer.messages for cls in CLASSES),
+        messages_sent=outgoing.messages_sent,
         messages_handed_out=driver.dispatcher.messages,
         frames_sent=sum(sender.frames_sent for sender in outgoing.senders.values()),
         repairs_sent=sum(sender.repairs_sent for sender in outgoing.reliables),
@@ -144,6 +146,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
         window_bytes=core.incoming.window_bytes,
         grtt_ms=outgoing.grants.grtt_ns / MS,
         starvations=driver.starvations,
+        unserved=len(core.linkless.cases),
         drops=MappingProxyType(dict(core.endpoint.drops)),
         counters=MappingProxyType(dict(counters)),
         peers=tuple(_describe_peer(core, peer) for peer in peers if peer.is_known),

@@ -105,8 +105,11 @@ class Subscription(Closing):
         type: Any = None,
         on_event: Callable[[Event], object] | None = None,
         history: bool | int = False,
+        links: tuple[str, ...] = (),
     ) -> None:
         _check_options(queue, overflow, callback, inline)
+        _check_links(links, history)
+        self.links = links  # That it insists on; none: any will do.
         # How many messages of each topic are asked for; 0: all that are kept, None: none.
         self.history = _read_history(history)
         self.context = context
@@ -479,6 +482,15 @@ def _read_history(history: bool | int) -> int | None:
             f" between 1 and {HISTORY_MESSAGES_MAX}"
         )
     return history
+
+
+def _check_links(links: tuple[str, ...], history: bool | int) -> None:
+    """Refuse what a subscription that insists on links cannot have."""
+    if links and history is not False:
+        raise ConfigurationError(
+            f"history={history!r} with links={list(links)}: what publishers keep is sent by any"
+            " link; ask for it with a subscription without links="
+        )
 
 
 def check_callback(callback: Any) -> None:

@@ -152,7 +152,8 @@ def test_coroutine_awaits_the_acknowledgements(place: Place) -> None:
             asyncio.run(closed.publish_async(b"x"))
         assert publisher.publish(b"last") == 1
         receipts = node.channels[0].driver.core.outgoing.receipts
-        assert receipts.open == [] and not receipts.sender.is_awaited
+        assert receipts.open == []
+        assert not any(one.is_awaited for one in receipts.senders.values())
 
 
 def test_several_threads_wait_for_their_own_messages(place: Place) -> None:

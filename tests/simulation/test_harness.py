@@ -9,6 +9,7 @@ import pytest
 
 from hubbub.simulation import (
     bugs_gateways,
+    bugs_links,
     bugs_services,
     bugs_timed,
     list_scenarios,
@@ -19,7 +20,7 @@ from hubbub.simulation.bugs import BUGS, planted
 from hubbub.simulation.scenarios import SCENARIOS
 from hubbub.simulation.stage import Stage
 
-assert bugs_timed and bugs_services and bugs_gateways  # They enter their bugs, too.
+assert bugs_timed and bugs_services and bugs_gateways and bugs_links  # They enter their bugs, too.
 
 # So many seeds are enough to find any of the planted bugs.
 SEEDS_TO_FIND_A_BUG = 25

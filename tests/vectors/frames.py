@@ -74,6 +74,7 @@ from hubbub.wire.timed import (
     Wanted,
     make_origin,
 )
+from hubbub.wire.wishes import encode_links, stream_by
 
 FOLDER = Path(__file__).parent
 KEY = header.make_key(b"abcdefghijkl", 0x0102030405060708)
@@ -83,6 +84,11 @@ HOP_LIMIT = 8
 PACKET = 0x2122232425262728
 SENT_US = 0x31323334
 TOPIC = Topic(16, header.RELIABLE, "/plant/temp", 7, "Temperature", 2**64 - 2)
+_TCP_OR_GROUP = ("tcp", "multicast")
+INSISTED = Topic(
+    19, stream_by(header.RELIABLE, _TCP_OR_GROUP), "/plant/temp", 7, "Temperature", 2**64 - 2,
+    links=encode_links(_TCP_OR_GROUP),
+)  # fmt: skip
 STRIDE = 1274
 
 
@@ -137,18 +143,30 @@ _NAK_BITMAP = Nak(OTHER, [(1000, 1), (1002, 2), (1009, 1)])
 _SKIP = Skip(OTHER, [(900, 5)])
 _LOST = Lost(OTHER, "too_slow", [(1000, 2)], [(16, 7, 2), (17, 9, 1)])
 _HELLO = Hello(
-    "lidar-7", "host", 4242, "default", 5, 0, 1, ["/plant/*/temp", "/x/...", "3 0 /x/..."], 1 << 20,
+    "lidar-7", "host", 4242, "default", 5, 0, 1,
+    ["/plant/*/temp", "@0 /x/...", "@28 /x/...", "/x/...", "3 0 /x/..."], 1 << 20,
     [1, 2**31], False, version=9,
-    publications=[Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6)],
+    publications=[
+        Publication("/plant/temp", header.RELIABLE, "Temperature", 2**64 - 2, 6),
+        Publication("/plant/rate", header.BEST_EFFORT, "", 0, 0, encode_links(["tcp"])),
+    ],
     index=6, release="0.1.0", uptime_s=3600,
+    links=encode_links(["inproc", "local", "tcp", "multicast"]),
 )  # fmt: skip
 _CHANGE = Change(9, [
-    Step(PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0),
+    Step(
+        PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0,
+        encode_links(["local", "multicast"]),
+    ),
     Step(WANTS_NO_MORE, "/x/..."),
 ])  # fmt: skip
 _GRANT = Grant(
-    OTHER, 3, True, 5, 0, 1, 2000, [GrantedStream(1, 1000, 3, True), GrantedStream(3, 0, 1, False)],
-    [TOPIC], 7, [Replayed(18, 16, 3, 5, 7)],
+    OTHER, 3, True, 5, 0, 1, 2000,
+    [
+        GrantedStream(1, 1000, 3, True), GrantedStream(3, 0, 1, False),
+        GrantedStream(stream_by(header.RELIABLE, ("tcp", "multicast")), 8, 1, True),
+    ],
+    [TOPIC, INSISTED], 7, [Replayed(18, 16, 3, 5, 7)],
 )  # fmt: skip
 
 _INTEREST = Interest(

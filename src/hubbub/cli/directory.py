@@ -77,12 +77,18 @@ def publisher_fields(one: RemotePublisher) -> dict[str, Any]:
         "type": one.schema or None,
         "reliable": one.is_reliable,
         "sequence": one.sequence,
+        "links": list(one.links),
     }
 
 
 def subscriber_fields(one: Subscriber) -> dict[str, Any]:
     """Describe a subscriber for programs."""
-    return {**_place_fields(one.node), "patterns": list(one.patterns)}
+    wishes = [
+        {"pattern": pattern, "links": list(links)}
+        for pattern, links in one.node.wishes
+        if pattern in one.patterns
+    ]
+    return {**_place_fields(one.node), "patterns": list(one.patterns), "wishes": wishes}
 
 
 def _place_fields(one: RemotePublisher | RemotePeer) -> dict[str, Any]:

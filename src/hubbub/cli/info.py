@@ -5,7 +5,14 @@ from typing import Annotated, Any
 import typer
 
 import hubbub
-from hubbub.cli.directory import Topic, list_topics, publisher_fields, subscriber_fields
+from hubbub.awareness import RemotePublisher
+from hubbub.cli.directory import (
+    Subscriber,
+    Topic,
+    list_topics,
+    publisher_fields,
+    subscriber_fields,
+)
 from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, route_rows, topic_fields
 from hubbub.cli.looking import WAIT_S, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
@@ -63,7 +70,7 @@ def _lines(topic: Topic, width: int | None) -> list[str]:
     if topic.publishers:
         rows = [
             (str(one.node), one.host, str(one.pid), one.link, one.schema or UNKNOWN,
-             "reliable" if one.is_reliable else "best effort", f"{one.sequence:,}")
+             _delivery_of(one), f"{one.sequence:,}")
             for one in topic.publishers
         ]  # fmt: skip
         columns = _columns(*_PLACE, "type", "delivery", "sequence")
@@ -73,11 +80,24 @@ def _lines(topic: Topic, width: int | None) -> list[str]:
     if topic.subscribers:
         rows_of_subscribers = [
             (str(one.node.node), one.node.host, str(one.node.pid), one.node.link,
-             ", ".join(one.patterns))
+             ", ".join(_wanted_by(one)))
             for one in topic.subscribers
         ]  # fmt: skip
         lines += ["subscribers", *table(_columns(*_PLACE, "by"), rows_of_subscribers, width)]
     return lines
+
+
+def _delivery_of(one: RemotePublisher) -> str:
+    delivery = "reliable" if one.is_reliable else "best effort"
+    return f"{delivery} over {' or '.join(one.links)}" if one.links else delivery
+
+
+def _wanted_by(one: Subscriber) -> list[str]:
+    """Name the patterns of a subscriber, and by which links it insists on having them."""
+    wishes = [(pattern, links) for pattern, links in one.node.wishes if pattern in one.patterns]
+    insisted = [f"{pattern} over {' or '.join(links)}" for pattern, links in wishes]
+    plain = [pattern for pattern in one.patterns if pattern not in dict(wishes)]
+    return [*plain, *insisted]
 
 
 def _gateway_lines(gateways: Gateways, subject: str, screen: Screen) -> list[str]:

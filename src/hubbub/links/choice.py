@@ -90,6 +90,38 @@ def _choose(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
     return chosen
 
 
+def insist_on(links: Iterable[str] | None, has: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the links that a publisher or subscription insists on, of those its node has.
+
+    None is any: then there are none.
+    """
+    if links is None:
+        return ()
+    if not isinstance(links, Iterable):
+        raise ConfigurationError(f"links={links!r}: give a list of names")
+    chosen = (links,) if isinstance(links, str) else tuple(links)
+    there = f"this node has {', '.join(has)}"
+    if not chosen:
+        raise ConfigurationError(f"links={chosen!r}: name at least one, or leave it out; {there}")
+    if set(has) == set(_SERVICES):
+        raise ConfigurationError(f"links={chosen!r}: services carry all subjects of this node")
+    for link in chosen:
+        if link not in LINKS:
+            raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
+        if link not in has:
+            raise ConfigurationError(
+                f"links={chosen!r}: {link!r} is no link of this node; {there}; open it with that"
+            )
+        if chosen.count(link) > 1:
+            raise ConfigurationError(f"links={chosen!r}: {link!r} is there twice; name it once")
+    if "inproc" in chosen[1:]:
+        raise ConfigurationError(
+            f"links={chosen!r}: nodes of one process hand over before anything else is looked at;"
+            " name inproc first, or not at all"
+        )
+    return chosen
+
+
 def _has_multicast(asked: AskedWays) -> bool:
     return asked.has_multicast and asked.has_network and asked.registration != "local"
 

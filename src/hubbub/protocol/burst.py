@@ -1,6 +1,7 @@
 """What the core hands to a link: one or several frames that go out in one system call."""
 
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, NamedTuple
 
 from hubbub.protocol.delivery import LOCAL, TCP
 
@@ -34,6 +35,42 @@ class GroupAndPipes(FarPipes):
     """The group, and by pipes those whom it may not reach."""
 
     has_group = True
+
+
+class ChosenPipes(FarPipes):
+    """Some by pipes of this host and some by TCP, as their links were chosen; others by the group.
+
+    It is not the same as other pipes to the same nodes, which may take any of theirs.
+    """
+
+    near: tuple[bytes, ...]
+    far: tuple[bytes, ...]
+    has_group: bool  # type: ignore[misc]
+
+    def __new__(
+        cls, near: Iterable[bytes] = (), far: Iterable[bytes] = (), *, has_group: bool = False
+    ) -> "ChosenPipes":
+        """Say who is reached how."""
+        near, far = tuple(near), tuple(far)
+        chosen = super().__new__(cls, near + far)
+        chosen.near, chosen.far, chosen.has_group = near, far, has_group
+        return chosen
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChosenPipes) and self._parts == other._parts
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    @property
+    def _parts(self) -> tuple[object, ...]:
+        return self.near, self.far, self.has_group
+
+
+NOWHERE: Final = ChosenPipes()
 
 
 def place_of(address: Address) -> str:

@@ -28,6 +28,7 @@ from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.express import Express
 from hubbub.protocol.incoming import Incoming
+from hubbub.protocol.linkless import Linkless
 from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.outgoing import Outgoing
@@ -66,6 +67,7 @@ from hubbub.wire.header import (
     decode,
     is_intact,
 )  # fmt: skip
+from hubbub.wire.wishes import Links, encode_links
 
 _VERSION_SOURCES_MAX = 256
 _PLAIN = (0, OPEN_BITMAP, REFERS, REFERS | OPEN_BITMAP)
@@ -115,6 +117,9 @@ class Core:
         )  # fmt: skip
         self._hold(is_held=True)
         self.matches = Matches(self.endpoint, self.state)
+        self.linkless = Linkless(self.endpoint, self.peers, self.outgoing, self.matches, self.state)
+        self.outgoing.grants.on_unserved = self.linkless.look_later
+        self.matches.on_publisher = self.linkless.look_later
         self.membership = Membership(
             self.endpoint, self.discovery, self.matches, self.incoming, self.outgoing,
             self.express, self._changed, self._take_index,
@@ -210,13 +215,14 @@ class Core:
         schema_hash: int = 0,
         history: int = 0,
         replayed_ns: int = 0,
+        links: Links = (),
     ) -> OutgoingTopic:
-        """Return the topic of a subject that is published here from now on."""
+        """Return the topic of a subject that is published here from now on, over these links."""
         self.endpoint.now = now
         topic = self.outgoing.declare(
             now, subject, self.membership.known_peers(), is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash, history=history,
-            replayed_ns=replayed_ns,
+            replayed_ns=replayed_ns, links=links,
         )  # fmt: skip
         topic.publishers += 1
         if topic.publishers == 1:
@@ -240,16 +246,16 @@ class Core:
         self.discovery.announce(now)
         self.due_ns = min(self.due_ns, self.discovery.deadline())
 
-    def subscribe(self, now: int, pattern: str) -> None:
-        """Want what matches this pattern."""
+    def subscribe(self, now: int, pattern: str, links: Links = ()) -> None:
+        """Want what matches this pattern, by these links alone if there are any."""
         self.endpoint.now = now
-        if self.state.want(pattern):
+        if self.state.want(pattern, links):
             self._interest_changed(now)
 
-    def unsubscribe(self, now: int, pattern: str) -> None:
+    def unsubscribe(self, now: int, pattern: str, links: Links = ()) -> None:
         """Want it no longer, unless another subscription does."""
         self.endpoint.now = now
-        if self.state.want_no_more(pattern):
+        if self.state.want_no_more(pattern, links):
             self._interest_changed(now)
 
     def join(self, now: int, pattern: str, request: int, count: int = 0) -> None:
@@ -338,9 +344,15 @@ class Core:
         """Look again which ways frames take."""
         for stream in self.outgoing.senders:
             self.outgoing.grants.reroute(stream)
+        self._look_at_links(now)
         self.outgoing.note_behind(list(self.peers.values()))
         self.express.close()
         self._changed(now)
+
+    def _look_at_links(self, now: int) -> None:
+        """See which links lead where, for those who insist on some, and who cannot be served."""
+        self.outgoing.grants.look_at_links(now, self.peers.values())
+        self.linkless.look(now)
 
     # What arrives.
 
@@ -457,6 +469,7 @@ class Core:
         peer.address = address
         peer.grouped_ns = now
         self.outgoing.grants.follow(peer)
+        self._look_at_links(now)
         if peer.pipe is not None and self._note_grouped(now):
             self.reroute(now)
 
@@ -519,6 +532,8 @@ class Core:
             self.membership.sweep(now)
             if self._note_grouped(now):
                 self.reroute(now)
+            self._look_at_links(now)
+        self.linkless.advance(now)
         peers = list(self.peers.values())
         self.membership.ask_strangers(now, peers)
         self.incoming.advance(now, peers)
@@ -538,6 +553,7 @@ class Core:
         times = [
             self.membership.sweep_ns, self.discovery.deadline(), self.incoming.deadline(peers),
             self.outgoing.deadline(now, peers), self._goodbye_ns, self.register.due_ns,
+            self.linkless.deadline(),
         ]  # fmt: skip
         times += [peer.want_ns for peer in peers]
         if self.outgoing.reliable.is_held:
@@ -613,6 +629,7 @@ class Core:
             identity.name, identity.host, identity.pid, identity.domain, self.interest.version,
             0, 1, [], self.incoming.offered_bytes(), [], False, index=self.register.index,
             release=identity.release, uptime_s=(self.endpoint.now - self._opened_ns) // SECOND,
+            links=encode_links(self.endpoint.links),
         )  # fmt: skip
 
     def _changed(self, now: int) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hubbub.errors import SubjectError
 from hubbub.limits import PATTERNS_MAX, PUBLICATIONS_BYTES_MAX, PUBLICATIONS_MAX
 from hubbub.protocol.requests import read_request
-from hubbub.subjects import Handle, Matcher, is_subject
+from hubbub.subjects import Handle, Matcher, check_pattern, is_subject
 from hubbub.wire.control import (
     PUBLISHES,
     PUBLISHES_NO_MORE,
@@ -24,6 +24,7 @@ from hubbub.wire.control import (
     Step,
 )
 from hubbub.wire.header import CLASSES
+from hubbub.wire.wishes import Links, read_name
 
 
 class News(NamedTuple):
@@ -82,9 +83,13 @@ class Declared:
         self.version = 0
         self.interest_version = 0
         self.announced_version = 0  # The newest version that we have heard of.
-        self.matcher: Matcher[None] = Matcher()
-        # None: no pattern, but a request for history, or malformed.
-        self.patterns: dict[str, Handle[None] | None] = {}
+        self.matcher: Matcher[None] = Matcher()  # Of what it wants by any link,
+        self.wishes: dict[Links, Matcher[None]] = {}  # and of what by these alone.
+        # Whether it is a sound pattern; others are a request for history, links, or malformed.
+        self.patterns: dict[str, bool] = {}
+        self.has_links = False  # It has published something over links of its choice.
+        self._by_any: dict[str, Handle[None]] = {}
+        self._by_links: dict[str, dict[Links, Handle[None] | None]] = {}
         self.requests: dict[int, int] = {}  # For history: number -> how many messages; 0: all.
         self.asks: Matcher[int] = Matcher()
         self._asking: dict[str, tuple[int, Handle[int]]] = {}
@@ -100,7 +105,21 @@ class Declared:
 
     def sound_patterns(self) -> tuple[str, ...]:
         """Return the patterns, without malformed ones and requests for history."""
-        return tuple(pattern for pattern, handle in self.patterns.items() if handle is not None)
+        return tuple(pattern for pattern, is_sound in self.patterns.items() if is_sound)
+
+    def insisting(self) -> tuple[tuple[str, Links], ...]:
+        """Return which patterns it wants by which links alone."""
+        return tuple(
+            (pattern, links)
+            for pattern, by_links in self._by_links.items()
+            for links in by_links
+            if links
+        )
+
+    def wishes_for(self, subject: str) -> list[Links]:
+        """Return by which links it wants a subject, each list once; () is any."""
+        wishes = [wish for wish, matcher in self.wishes.items() if matcher.match(subject)]
+        return [(), *wishes] if self.matcher.match(subject) else wishes
 
     def collect(self, hello: Hello) -> tuple[list[str], list[Publication]] | None:
         """Take a part of a snapshot; return all of it when its newest version is complete."""
@@ -124,6 +143,7 @@ class Declared:
         before = self.publications
         is_new_interest = hello.interest_version != self.interest_version
         self.matcher, self.patterns, self.publications = Matcher(), {}, {}
+        self.wishes, self._by_any, self._by_links = {}, {}, {}
         self.requests, self.asks, self._asking = {}, Matcher(), {}
         self._size_bytes = 0
         for pattern in patterns:
@@ -161,16 +181,14 @@ class Declared:
         if step.what == WANTS:
             self._want(step.name)
         elif step.what == WANTS_NO_MORE:
-            handle = self.patterns.pop(step.name, None)
-            if handle is not None:
-                self.matcher.remove(handle)
-            self._withdraw_request(step.name)
+            self._want_no_more(step.name)
         elif step.what in (PUBLISHES, PUBLISHES_NO_MORE):
             before.setdefault(step.name, self.publications.get(step.name))
             self._withdraw(step.name)
             if step.what == PUBLISHES:
                 self._publish(Publication(
-                    step.name, step.stream, step.schema_name, step.schema_hash, step.sequence
+                    step.name, step.stream, step.schema_name, step.schema_hash, step.sequence,
+                    step.links,
                 ))  # fmt: skip
         if step.what in (WANTS, WANTS_NO_MORE, WANTS_ANEW):
             self.interest_version = self.version
@@ -181,12 +199,49 @@ class Declared:
         if len(self.patterns) >= PATTERNS_MAX:
             self._refused += 1
             return
+        self.patterns[pattern] = False
         try:
-            handle = None if self._ask(pattern) else self.matcher.add(pattern, None)
+            if not (self._ask(pattern) or self._insist(pattern)):
+                check_pattern(pattern)
+                self.patterns[pattern] = True
+                self._sort(pattern)
         except SubjectError:
-            handle = None
             self._refused += 1
-        self.patterns[pattern] = handle
+
+    def _want_no_more(self, entry: str) -> None:
+        self.patterns.pop(entry, None)
+        self._withdraw_request(entry)
+        links, pattern = read_name(entry) or ((), entry)
+        by_links = self._by_links.get(pattern, {})
+        handle = by_links.pop(links, None) if pattern != entry else None
+        if handle is not None:
+            self.wishes[links].remove(handle)
+        if not by_links:
+            self._by_links.pop(pattern, None)
+        self._sort(pattern)
+
+    def _insist(self, entry: str) -> bool:
+        """Take in by which links a pattern is wanted; False: it is a plain one."""
+        named = read_name(entry)
+        if named is None:
+            return False
+        links, pattern = named
+        check_pattern(pattern)
+        by_links = self._by_links.setdefault(pattern, {})
+        if links not in by_links:
+            matcher = self.wishes.setdefault(links, Matcher()) if links else None
+            by_links[links] = None if matcher is None else matcher.add(pattern, None)
+            self._sort(pattern)
+        return True
+
+    def _sort(self, pattern: str) -> None:
+        """See whether a pattern is wanted by any link: it says so, or says nothing of links."""
+        by_links = self._by_links.get(pattern)
+        is_by_any = () in by_links if by_links else self.patterns.get(pattern, False)
+        if is_by_any and pattern not in self._by_any:
+            self._by_any[pattern] = self.matcher.add(pattern, None)
+        elif not is_by_any and pattern in self._by_any:
+            self.matcher.remove(self._by_any.pop(pattern))
 
     def _ask(self, entry: str) -> bool:
         """Take a request for history; False: it is a pattern."""
@@ -216,6 +271,7 @@ class Declared:
             self._refused += 1
             return
         self._size_bytes += size_bytes
+        self.has_links = self.has_links or bool(publication.links)
         self.publications[publication.subject] = publication
 
     def _withdraw(self, subject: str) -> None:
@@ -232,4 +288,6 @@ def _is_same(one: Publication | None, other: Publication | None) -> bool:
     """Compare what two publications are, not how far they are."""
     if one is None or other is None:
         return one is other
-    return (one.stream, one.schema_hash) == (other.stream, other.schema_hash)
+    return (one.stream, one.schema_hash, one.links) == (
+        other.stream, other.schema_hash, other.links
+    )  # fmt: skip

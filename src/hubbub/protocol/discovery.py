@@ -42,7 +42,7 @@ _KNOWN_MAX = 64
 _KNOWN_BYTES = 5
 _HELLO_MARGIN_BYTES = 48  # Versions, numbers of parts and lists grow with what is declared.
 _PATTERN_OVERHEAD_BYTES = 3
-_PUBLICATION_OVERHEAD_BYTES = 17
+_PUBLICATION_OVERHEAD_BYTES = 20
 _REPLIES_BURST = 64
 
 
@@ -242,6 +242,7 @@ class Discovery:
                     index=base.index,
                     release=base.release,
                     uptime_s=base.uptime_s,
+                    links=base.links,
                 )
             )
             for part, (patterns, publications) in enumerate(parts)

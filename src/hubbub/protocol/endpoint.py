@@ -12,11 +12,12 @@ from hubbub.limits import US
 from hubbub.message import Source
 from hubbub.protocol.audience import ANYBODY, Audience
 from hubbub.protocol.burst import Address, Burst
-from hubbub.protocol.delivery import MULTICAST, Delivery, Handover
+from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST, TCP, Delivery, Handover
 from hubbub.protocol.receiver import resolve_nothing
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.ways import Ways
 from hubbub.wire.header import Prefix, finish, make_key, prefix
+from hubbub.wire.wishes import Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Endpoint:
         self.packets = packets
         self.now = 0
         self.link = MULTICAST  # By which the frame under way came.
+        self.links: Links = (INPROC, LOCAL, MULTICAST, TCP)  # That this node has.
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
         # Makes payloads of the references of a peer; the shell knows how.
         self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = resolve_nothing

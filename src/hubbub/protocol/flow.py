@@ -68,13 +68,15 @@ class Flow:
             self._recompute(next_frame)
             self._note_slow()
 
-    def set_lost(self, key: bytes, next_frame: int, *, is_lost: bool) -> None:
-        """Stop or resume waiting for a receiver; the debt stays."""
+    def set_lost(self, key: bytes, next_frame: int, *, is_lost: bool) -> bool:
+        """Stop or resume waiting for a receiver, the debt stays; False: as it was."""
         state = self.receivers.get(key)
-        if state is not None and state.is_lost != is_lost:
-            state.is_lost = is_lost
-            self._recompute(next_frame)
-            self._note_slow()
+        if state is None or state.is_lost == is_lost:
+            return False
+        state.is_lost = is_lost
+        self._recompute(next_frame)
+        self._note_slow()
+        return True
 
     def update(
         self,

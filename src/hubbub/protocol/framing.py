@@ -118,6 +118,8 @@ class Framer:
         # Of another stream of the same class: it gets what has been numbered here, too, for those
         # whom that one is for.
         self.beside: Framer | None = None
+        self.followers: set[Framer] = set()  # Of streams that get branches of topics from here.
+        self.copied = 0  # Messages that were numbered elsewhere.
 
     def _resize(self, frame_bytes_max: int, burst_frames: int) -> None:
         # Room for the tag is left now, so that sealing later changes no frame size.
@@ -177,6 +179,7 @@ class Framer:
         cells: list[Any] = [topic] * (CELLS * len(payloads))
         cells[1::CELLS], cells[2::CELLS] = payloads, times
         self.cells += cells
+        self.copied += len(payloads)
         sizes, bytes_max = list(map(len, payloads)), self.message_bytes_max
         if max(sizes) > bytes_max:
             self.large_bytes += sum(size for size in sizes if size > bytes_max)
@@ -184,11 +187,15 @@ class Framer:
 
     @property
     def is_ahead(self) -> bool:
-        """Tell whether the other stream must first send some of what it got from here."""
+        """Tell whether another stream must first send some of what it got from here."""
         other = self.beside
-        return other is not None and (
+        if other is not None and (
             len(other.cells) >= other.backlog_cells or other.large_bytes > other.backlog_bytes
-        )
+        ):
+            return True
+        if not self.followers or not self.has_room:
+            return False  # Two may follow each other: one that is full goes on, lest both wait.
+        return not all(follower.has_room for follower in self.followers)
 
     def has_framed(self, topic: OutgoingTopic, before: int) -> bool:
         """Tell whether all messages of a topic before this one are in frames, to their end."""
@@ -468,6 +475,8 @@ class Framer:
             self.loopback.append(Delivery(topic, sequence, [payload], [published_ns], 0, LOOPBACK))
         if topic.copy is not None and self.beside is not None:
             self.beside.take(topic.copy, [payload], [published_ns])
+        if topic.forks:
+            _fork(topic, [payload], [published_ns])
         if topic.takers:
             self.large.append(Large(topic, sequence, payload, published_ns, self.stride))
             self.behind[topic] = []
@@ -607,4 +616,13 @@ class Framer:
             self.loopback.append(Delivery(topic, first, payloads, times, received_ns, LOOPBACK))
         if topic.copy is not None and self.beside is not None:
             self.beside.take(topic.copy, payloads, times)
+        if topic.forks:
+            _fork(topic, payloads, times)
         return first
+
+
+def _fork(topic: OutgoingTopic, payloads: list[bytes], times: list[int]) -> None:
+    """Hand numbered messages on to the branches of their topic that somebody gets."""
+    for framer, branch in topic.forks:
+        if branch.copy is not None:
+            framer.take(branch.copy, payloads, times)

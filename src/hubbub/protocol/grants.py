@@ -10,25 +10,28 @@ Where a class has receivers on this host and others elsewhere for a while, those
 the stream beside the first (protocol/moves.py), and back when one side has been empty for long.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from hubbub.limits import (
     GRANT_INTERVAL,
     GRANT_INTERVAL_CEILING,
+    MS,
     SORTING_CALM,
     STRAIGHT_CALM,
     US,
 )
 from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.moves import Move, sides_of
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
-from hubbub.protocol.topics import OutgoingTopic
+from hubbub.protocol.topics import OutgoingTopic, Sides
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Replayed, Topic
 from hubbub.wire.header import BESIDE, CLASS_OF, CLASSES, RELIABLES
+from hubbub.wire.wishes import LINKS_OF, Links, may_hand_over
 
 _GRANT_OVERHEAD_BYTES = 160
 _REPLAYED_BYTES = 40
@@ -36,6 +39,16 @@ _REPLAYED_BYTES = 40
 
 def _nothing() -> None:
     """Let nobody know."""
+
+
+def _no_branch(topic: OutgoingTopic, wish: Links) -> OutgoingTopic | None:
+    """Make no branches."""
+    return None
+
+
+def _sides(topic: OutgoingTopic, streams: tuple[int, ...]) -> Sides:
+    """Say how a topic is framed for streams: of a branch there is only the copy."""
+    return sides_of(streams) if topic.live is None else (True,)
 
 
 def _is_near(peer: Peer) -> bool:
@@ -70,16 +83,21 @@ class Grants:
         self._peers: dict[bytes, Peer] = {}  # The same peers.
         self._crowded: set[int] = set()  # Streams with several receivers.
         self.on_interest: Callable[[], None] = _nothing  # What anybody wants has changed.
+        self.on_unserved: Callable[[int], None] = lambda now: None  # And what cannot be had.
+        self.open_branch: Callable[[OutgoingTopic, Links], OutgoingTopic | None] = _no_branch
         self._calm_ns: dict[int, int] = {}  # When those with one again may go straight to it.
         self.split: set[int] = set()  # Classes whose receivers elsewhere have their own stream.
         self._sort_ns: dict[int, tuple[int, bool]] = {}  # When to sort which, and whether to split.
         self.moving: dict[bytes, Peer] = {}
+        self.has_wishes = False  # A topic of ours keeps to some links.
 
     def reconsider(self, now: int, peer: Peer) -> None:
         """Compare what a peer wants with what we publish, and grant the difference."""
         self.on_interest()
         debt = peer.debt
+        self._branch_out(peer, [one for one in self.topics.values() if one.live is None])
         wanted = {number for number, topic in self.topics.items() if self._is_for(topic, peer)}
+        self._note_unserved(now, peer, wanted)
         for number in [number for number in debt.owed if number not in wanted]:
             self._end(peer, number)
         for number in wanted - debt.owed.keys():
@@ -92,22 +110,81 @@ class Grants:
     def add_topic(self, now: int, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
         """Begin to owe a new topic to those who want it."""
         for peer in peers:
-            if self._is_for(topic, peer):
-                is_new_stream = self._begin(now, peer, topic)
-                self.replays.join(peer, topic)
+            for one in (topic, *self._branch_out(peer, [topic])):
+                if not self._is_for(one, peer):
+                    continue
+                is_new_stream = self._begin(now, peer, one)
+                self.replays.join(peer, one)
                 # The frame that declares a best-effort topic may be lost for good.
                 if is_new_stream or not topic.is_reliable or peer.debt.moves:
                     self._schedule(now, peer)
+            if topic.links or peer.declared.wishes:
+                self._note_unserved(now, peer, peer.debt.owed)
 
     def _is_for(self, topic: OutgoingTopic, peer: Peer) -> bool:
-        return not peer.is_nearby and bool(peer.interest.match(topic.subject))
+        """Tell whether a peer is to get a topic by frames."""
+        matcher = peer.declared.wishes.get(topic.wish) if topic.wish else peer.interest
+        if matcher is None or not matcher.match(topic.subject):
+            return False
+        if not topic.links:
+            return not peer.is_nearby
+        if topic.number in peer.debt.owed:
+            return True  # Also while no link leads there: what is in the cache may still come.
+        is_handed_over = peer.is_nearby and INPROC in topic.links
+        return bool(not is_handed_over and peer.links and self.link_to(peer, topic.ways))
+
+    def link_to(self, peer: Peer, links: Links) -> str:
+        """Return the first of these links that leads to a peer now; empty: none does."""
+        timeout_ns = int(self.endpoint.settings.peer_timeout_ms * MS)
+        grouped_ns = peer.grouped_ns
+        is_heard = grouped_ns is not None and grouped_ns >= self.endpoint.now - timeout_ns
+        return self.endpoint.ways.link_to(peer.key, links, is_heard=is_heard)
+
+    def _branch_out(self, peer: Peer, topics: list[OutgoingTopic]) -> list[OutgoingTopic]:
+        """Return the branches of topics that a peer wants by links of its choice."""
+        branches = [
+            self.open_branch(topic, wish)
+            for wish, matcher in peer.declared.wishes.items()
+            for topic in topics
+            if matcher.match(topic.subject)
+        ]
+        return [branch for branch in branches if branch is not None]
+
+    def _note_unserved(self, now: int, peer: Peer, wanted: Collection[int]) -> None:
+        """Note what a peer wants and cannot have for want of a link."""
+        unserved = set()
+        for topic in self.topics.values() if self._has_wishes(peer) else ():
+            for wish in peer.declared.wishes_for(topic.subject) if topic.live is None else ():
+                branch = topic.branches.get(wish) if wish else topic
+                is_plain = not (wish or topic.links)
+                is_handed_over = peer.is_nearby and may_hand_over(topic.links, wish)
+                is_served = branch is not None and branch.number in wanted
+                if not (is_plain or is_handed_over or is_served):
+                    unserved.add((topic.number, wish))
+        if unserved != peer.debt.unserved:
+            peer.debt.unserved = unserved
+            self.on_unserved(now)
+
+    def _has_wishes(self, peer: Peer) -> bool:
+        return bool(peer.declared.wishes) or self.has_wishes
+
+    def look_at_links(self, now: int, peers: Iterable[Peer]) -> None:
+        """See which links lead where by now, for what keeps to some of them."""
+        for stream in [stream for stream in self.senders if stream in LINKS_OF]:
+            self.reroute(stream)
+        for peer in [one for one in peers if one.debt.unserved]:
+            wanted = {number for number, topic in self.topics.items() if self._is_for(topic, peer)}
+            if wanted - peer.debt.owed.keys():
+                self.reconsider(now, peer)
 
     def end_topic(self, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
         """Stop owing a topic that is no longer published."""
         for peer in peers:
-            if topic.number in peer.debt.owed:
-                self._end(peer, topic.number)
-                self._leave_streams(peer)
+            for one in (topic, *topic.branches.values()):
+                if one.number in peer.debt.owed:
+                    self._end(peer, one.number)
+            self._leave_streams(peer)
+            peer.debt.unserved = {one for one in peer.debt.unserved if one[0] != topic.number}
 
     def forget(self, peer: Peer) -> None:
         """End the whole debt to a peer."""
@@ -161,20 +238,37 @@ class Grants:
         self.replays.granted(peer)
 
     def _begin(self, now: int, peer: Peer, topic: OutgoingTopic) -> bool:
-        streams = self._place(peer, topic.stream)
+        streams = self._place(peer, topic)
+        is_first = not self._has_relative(peer, topic)
         peer.debt.owed[topic.number] = topic.next_sequence
         peer.debt.placed[topic.number] = streams
-        topic.enlist(peer.index, sides_of(streams))
+        live = topic.live or topic
+        if is_first:
+            live.count_in(peer.index)
+        if topic is not live:
+            topic.count_in(peer.index)
+        for side in _sides(topic, streams):
+            topic.serve(peer.index, side)
         entered = [self._enter(now, peer, stream) for stream in streams]
         return any(entered)
 
-    def _place(self, peer: Peer, cls: int) -> tuple[int, ...]:
+    @staticmethod
+    def _has_relative(peer: Peer, topic: OutgoingTopic) -> bool:
+        """Tell whether a peer gets the same messages by another branch of their topic."""
+        live = topic.live or topic
+        family = (live, *live.branches.values())
+        return any(one is not topic and one.number in peer.debt.owed for one in family)
+
+    def _place(self, peer: Peer, topic: OutgoingTopic) -> tuple[int, ...]:
         """Choose the streams of a topic that begins for a peer: those that the others go by."""
+        cls = topic.stream
+        if topic.links:
+            return (cls,)
         move = peer.debt.moves.get(cls)
         if move is not None:
             return move.source, move.target
         for streams in peer.debt.placed.values():
-            if CLASS_OF[streams[-1]] == cls:
+            if CLASS_OF.get(streams[-1]) == cls:
                 return streams
         return (self._side_of(peer, cls),)
 
@@ -205,14 +299,26 @@ class Grants:
             move.marks.pop(number, None)
         topic = self.topics.get(number)
         if topic is not None:
-            topic.dismiss(peer.index, sides_of(streams))
-            assert topic.receivers >= 0
+            live = topic.live or topic
+            if not self._has_relative(peer, topic):
+                live.count_out(peer.index)
+            if topic is not live:
+                topic.count_out(peer.index)
+            for side in _sides(topic, streams):
+                topic.serve_no_more(peer.index, side)
+            assert live.receivers >= 0
 
     def renumber(self, peer: Peer, index: int) -> None:
         """Take in which index a peer has now: it is a receiver under that from now on."""
         old, peer.index = peer.index, index
+        counted = set()
         for number, streams in peer.debt.placed.items():
-            self.topics[number].renumber(old, index, sides_of(streams))
+            topic = self.topics[number]
+            counted |= {topic, topic.live or topic}
+            topic.readdress(old, index, _sides(topic, streams))
+        for topic in counted:
+            topic.count_out(old)
+            topic.count_in(index)
         self.replays.renumber(peer, old, index)
 
     def _leave_streams(self, peer: Peer) -> bool:
@@ -238,10 +344,35 @@ class Grants:
     def reroute(self, stream: int) -> None:
         """Choose the way of new frames: pipes, straight to the only receiver, or the group."""
         keys = [key for key, streams in self.from_frames.items() if stream in streams]
+        if stream in LINKS_OF:
+            self._reroute_by_links(stream, keys)
+            return
         straight = self._find_straight(stream, keys)
         route = self.endpoint.ways.route(keys, self.endpoint.behind)
         self.senders[stream].framer.take_route(route, straight)
         self._watch_sides(CLASS_OF[stream])
+
+    def _reroute_by_links(self, stream: int, keys: list[bytes]) -> None:
+        """Let a stream that keeps to some links take the first of them that leads to each."""
+        sender, ways = self.senders[stream], self.endpoint.ways
+        links = {key: self.link_to(self._peers[key], LINKS_OF[stream]) for key in keys}
+        for key, link in links.items() if sender.flow is not None else ():
+            assert sender.flow is not None
+            is_lost = not link or self._peers[key].lost_ns is not None
+            if sender.flow.set_lost(key, sender.next_sequence, is_lost=is_lost) and not is_lost:
+                sender.remind(self.endpoint.now)
+        route = ways.choose(links, self.endpoint.behind)
+        straight = self._find_straight(stream, keys) if route is None else None
+        sender.framer.take_route(route, straight)
+
+    def way_to(self, peer: Peer, stream: int) -> Address | None:
+        """Return where to send what of a stream is for one peer alone; None: nowhere."""
+        if stream not in LINKS_OF:
+            return peer.reach
+        link = self.link_to(peer, LINKS_OF[stream])
+        if link == MULTICAST:
+            return None if isinstance(peer.address, Pipes) else peer.address
+        return self.endpoint.ways.choose({peer.key: link}, ()) if link else None
 
     def _find_straight(self, stream: int, keys: list[bytes]) -> Address | None:
         """Return the address of the only receiver; None: there are more, or were just now."""
@@ -309,7 +440,7 @@ class Grants:
         return [
             number
             for number, streams in placed.items()
-            if streams[-1] != side and CLASS_OF[side] == CLASS_OF[streams[-1]]
+            if streams[-1] != side and CLASS_OF[side] == CLASS_OF.get(streams[-1])
         ]
 
     def _sort(self, now: int, cls: int) -> None:
@@ -410,7 +541,7 @@ class Grants:
     @property
     def grtt_ns(self) -> int:
         """Return the greatest round trip to any receiver."""
-        flows = [flow for stream in RELIABLES if (flow := self.senders[stream].flow) is not None]
+        flows = [sender.flow for sender in self.senders.values() if sender.flow is not None]
         used = [flow.grtt_ns for flow in flows if flow.receivers]
         return max(used, default=flows[0].grtt_ns)
 

@@ -6,7 +6,7 @@ others hear it.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from hubbub.limits import (
@@ -31,18 +31,18 @@ from hubbub.protocol.state import Interest
 from hubbub.wire import control
 from hubbub.wire.control import Grant, GrantedStream, Lost, Range, Status, Tail
 from hubbub.wire.header import (
-    BESIDE,
     CLASS_OF,
+    CLASSES,
     DATA,
     HEADER_BYTES,
     NAK,
     REFUSES,
     RELIABLE,
     STATUS,
-    STREAMS,
     Header,
     read_stream,
 )
+from hubbub.wire.wishes import ALL_STREAMS
 
 _EARLY_BYTES_MAX = 1 << 20
 EARLY_HEADER_BYTES = 512
@@ -73,7 +73,7 @@ class Incoming:
         self.places = Places(self._is_here)
         self.asked: dict[bytes, int] = {}  # And which request for history was our last then.
         self.wants_grant = False  # Something was lost that may have named topics.
-        self.is_wanted = interest.includes
+        self.is_wanted: Callable[[str], bool] = interest.includes_by
         self.is_suspended = False
         self.is_crowded = False  # Those we work for are behind: no STATUS makes room for more.
         self.active_senders = 1
@@ -107,7 +107,7 @@ class Incoming:
             self.endpoint.drops["not_for_us"] += 1
         receiver = peer.incoming.get(header.stream)
         if receiver is None:
-            if is_for_us or header.stream not in BESIDE.values():
+            if is_for_us or header.stream in CLASSES:
                 self._keep_early(peer, header, buffer[start:end] if is_for_us else b"")
             return is_for_us
         if self.is_suspended:
@@ -290,7 +290,7 @@ class Incoming:
 
     def _take_stream(self, now: int, peer: Peer, granted: GrantedStream, grtt_us: int) -> None:
         receiver = peer.incoming.get(granted.stream)
-        if granted.stream not in STREAMS:
+        if granted.stream not in ALL_STREAMS:
             return  # Of a later minor version: what nobody here can read is not taken.
         if not granted.is_owed:
             if receiver is not None:
@@ -300,24 +300,39 @@ class Incoming:
             tolerance_ns = int(self.endpoint.settings.reorder_tolerance_ms * MS)
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
-                tolerance_ns, self.budget, self.is_wanted,
+                tolerance_ns, self.budget, self._asked_by(peer),
                 partial(self.endpoint.resolve, peer.key), self.interest.asks.match, self.places,
-                self._twin_of(peer, granted.stream),
+                self._twin_of(peer, granted.stream), knows_wishes=bool(peer.links),
             )  # fmt: skip
-            if receiver.is_reliable and peer.key in self.positions:
-                receiver.positions |= self.positions.pop(peer.key)
-                receiver.joins.asked_before = self.asked.pop(peer.key, 0)
+            if receiver.is_reliable:
+                self._remember(peer, receiver)
             receiver.is_awaiting_grant = True
         else:
             receiver.grant(granted.from_frame)
         receiver.requester.receivers = max(granted.receivers, 1)
         self._set_grtt(receiver, grtt_us)
 
+    def _asked_by(self, peer: Peer) -> Callable[[str], bool]:
+        """Return what tells whether something of a peer is wanted."""
+        is_older = not peer.links and self.is_wanted == self.interest.includes_by
+        return self.interest.includes if is_older else self.is_wanted
+
+    def _remember(self, peer: Peer, receiver: Receiver) -> None:
+        """Let a reliable stream of a peer that we knew before know how far we were."""
+        others = [one for one in peer.incoming.values() if one.is_reliable and one is not receiver]
+        if others:
+            receiver.positions = others[0].positions
+            receiver.joins.asked_before = others[0].joins.asked_before
+        elif peer.key in self.positions:
+            receiver.positions |= self.positions.pop(peer.key)
+            receiver.joins.asked_before = self.asked.pop(peer.key, 0)
+
     @staticmethod
     def _twin_of(peer: Peer, stream: int) -> Receiver | None:
         """Return the other stream of the same class, if there is one."""
+        cls = CLASS_OF.get(stream)
         for other, receiver in peer.incoming.items():
-            if other != stream and CLASS_OF[other] == CLASS_OF[stream]:
+            if other != stream and cls is not None and CLASS_OF.get(other) == cls:
                 return receiver
         return None
 
@@ -382,10 +397,11 @@ class Incoming:
 
     def interest_changed(self, peers: list[Peer]) -> None:
         """Look again what is wanted; grants for the new interest are under way."""
-        self.places.keep(self.interest.includes)
+        includes = self.interest.includes_by
+        self.places.keep(includes)
         for positions in self.positions.values():
-            for subject in [name for name in positions if not self.interest.includes(name)]:
-                del positions[subject]
+            for name in [name for name in positions if not includes(name)]:
+                del positions[name]
         for peer in peers:
             for receiver in peer.incoming.values():
                 receiver.is_awaiting_grant = True
@@ -482,7 +498,7 @@ class Incoming:
             active_classes = set()
             for receiver in list(peer.incoming.values()):
                 if now - receiver.echo_ns < ACTIVE_SENDER:
-                    active_classes.add(CLASS_OF[receiver.stream])
+                    active_classes.add(CLASS_OF.get(receiver.stream, receiver.stream))
                 if receiver.status_ns is not None and now >= receiver.status_ns:
                     self._send_status(now, peer, receiver)
                 timer = receiver.requester.timer_ns
@@ -527,8 +543,11 @@ class Incoming:
         for receiver in peer.incoming.values():
             receiver.close(reason, self.endpoint.received_ns, self.endpoint.deliveries)
             self.report(peer, receiver)
-        for receiver in [one for one in peer.incoming.values() if one.is_reliable][:1]:
-            self.positions[peer.key] = receiver.read_positions()
+        reliable = [one for one in peer.incoming.values() if one.is_reliable]
+        if reliable:
+            positions = self.positions[peer.key] = {}
+            for receiver in reliable:
+                positions |= receiver.read_positions()
             self.asked[peer.key] = self.interest.last_request
             while len(self.positions) > DEPARTED_MAX:
                 self.asked.pop(self.positions.popitem(last=False)[0], None)

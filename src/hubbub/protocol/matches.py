@@ -5,7 +5,7 @@ leaves, dies, is lost or returns. Publications of those who are here are kept by
 we want is compared with each subject once, however many publish it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hubbub.events import (
     PublisherMatched,
@@ -30,6 +30,7 @@ class Matches:
         self.state = state
         self.is_stale = False  # What we want has changed since the last look.
         self.publishing: dict[str, dict[bytes, Peer]] = {}  # Those who are here, by subject.
+        self.on_publisher: Callable[[int], None] = lambda now: None  # One has come or gone.
         self._wanted: set[str] = set()  # Of these subjects, those that we want.
         self._subscribing: dict[bytes, set[str]] = {}  # Those who are here: what they get from us.
 
@@ -120,6 +121,7 @@ class Matches:
 
     def _tell_publisher(self, peer: Peer, subject: str, *, is_here: bool) -> None:
         channel = self.endpoint.channel
+        self.on_publisher(self.endpoint.now)
         if not is_here:
             self.endpoint.events.append(PublisherUnmatched(channel, peer.source, subject))
             return

@@ -5,7 +5,8 @@ from itertools import count, islice
 from hubbub.errors import ConfigurationError
 from hubbub.events import SlowConsumer
 from hubbub.limits import BUSY_WINDOW, MS, SECOND, TOPIC_FIRST, TOPICS_MAX, US
-from hubbub.protocol.burst import Address, Burst
+from hubbub.protocol.branches import Branch
+from hubbub.protocol.burst import NOWHERE, Address, Burst
 from hubbub.protocol.cache import Cache
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.flow import Flow, ReceiverState, TokenBucket
@@ -32,6 +33,7 @@ from hubbub.wire.header import (
     STREAMS,
     TAG_BYTES,
 )  # fmt: skip
+from hubbub.wire.wishes import ALL_RELIABLES, Links, class_of, combine, framed
 
 _SKIP_RANGES_MAX = 24
 _LOST_OVERHEAD_BYTES = 40
@@ -77,12 +79,15 @@ class Outgoing:
         self.cache = self.reliable.cache
         self.caches = [sender.cache for sender in self.reliables if sender.cache is not None]
         self._was_beside = False
+        self._turn = 0
         self.receipts = Receipts(endpoint, self.senders, peers)
         self.replays = Replays(self.senders, self._numbers)
         self.grants = Grants(
             self.senders, self.topics, frame_bytes_max - HEADER_BYTES - TAG_BYTES,
             self._send_grant, endpoint, self.replays, self.in_use,
         )  # fmt: skip
+        self.grants.open_branch = self.open_branch
+        self._sizes = frame_bytes_max, burst_bytes_max
 
     def _make_sender(
         self, stream: int, frame_bytes_max: int, burst_bytes_max: int, first_frame: int
@@ -94,7 +99,7 @@ class Outgoing:
             max(burst_bytes_max // frame_bytes_max, 1), settings.reference_bytes,
         )  # fmt: skip
         flow = cache = None
-        if stream in RELIABLES:
+        if stream in ALL_RELIABLES:
             flow = Flow(int(settings.slow_ms * MS), settings.cache_bytes)
             cache = Cache(settings.cache_bytes, int(settings.repair_window_ms * MS))
         return Sender(
@@ -105,7 +110,7 @@ class Outgoing:
     def declare(
         self, now: int, subject: str, peers: list[Peer], *,
         is_reliable: bool, schema_name: str = "", schema_hash: int = 0, history: int = 0,
-        replayed_ns: int = 0,
+        replayed_ns: int = 0, links: Links = (),
     ) -> OutgoingTopic:  # fmt: skip
         """Return the topic of a subject; a second publisher must agree on its options."""
         topic = self.by_subject.get(subject)
@@ -113,13 +118,13 @@ class Outgoing:
             if not topic.publishers:
                 topic.history = History(history) if history else None
             kept = topic.history.count_max if topic.history is not None else 0
-            known = (topic.is_reliable, topic.schema_hash, kept, topic.replayed_ns)
-            if known != (is_reliable, schema_hash, history, replayed_ns):
+            known = (topic.is_reliable, topic.schema_hash, kept, topic.replayed_ns, topic.links)
+            if known != (is_reliable, schema_hash, history, replayed_ns, links):
                 raise ConfigurationError(
                     f"{subject} is already published here with reliable={topic.is_reliable},"
                     f" type={topic.schema_name or None}, history={kept},"
-                    f" replayed_ns={topic.replayed_ns or None}; all publishers of a subject must"
-                    " agree"
+                    f" replayed_ns={topic.replayed_ns or None}, links={list(topic.links) or None};"
+                    " all publishers of a subject must agree"
                 )
             return topic
         if len(self.topics) >= TOPICS_MAX:
@@ -127,9 +132,11 @@ class Outgoing:
         topic = OutgoingTopic(
             self.next_number(), subject, self.endpoint.source, is_reliable=is_reliable,
             schema_name=schema_name, schema_hash=schema_hash, next_sequence=self.first_message,
-            history=history, replayed_ns=replayed_ns,
+            history=history, replayed_ns=replayed_ns, links=links,
         )  # fmt: skip
         self.by_subject[subject] = topic
+        self.grants.has_wishes = self.grants.has_wishes or bool(links)
+        self._open_stream(topic.stream)
         self.enter(now, topic, peers)
         return topic
 
@@ -142,15 +149,48 @@ class Outgoing:
         self.topics[topic.number] = topic
         self.grants.add_topic(now, topic, peers)
 
+    def _open_stream(self, stream: int) -> Sender:
+        """Return a stream; one that keeps to some links is made when it is first needed."""
+        sender = self.senders.get(stream)
+        if sender is None:
+            sender = self.senders[stream] = self._make_sender(
+                stream, *self._sizes, self.first_frame
+            )
+            sender.is_held, sender.framer.refer = self.reliable.is_held, self.reliable.framer.refer
+            if sender.flow is not None and sender.cache is not None:
+                self.reliables.append(sender)
+                self.flows[stream] = sender.flow
+                self.caches.append(sender.cache)
+            self.in_use.append(sender)
+            self.grants.reroute(stream)
+        return sender
+
+    def open_branch(self, topic: OutgoingTopic, wish: Links) -> OutgoingTopic | None:
+        """Return the branch of a topic for those who insist on links; None: none can reach them."""
+        branch = topic.branches.get(wish)
+        if branch is None and framed(combine(topic.links, wish)) and len(self.topics) < TOPICS_MAX:
+            branch = topic.branches[wish] = Branch(self.next_number(), topic, wish)
+            self.topics[branch.number] = branch
+            home, sender = self.sender_of(topic), self._open_stream(branch.stream)
+            topic.forks = (*topic.forks, (sender.framer, branch))
+            if sender is not home:
+                home.framer.followers.add(sender.framer)
+        return branch
+
     def remove(self, topic: OutgoingTopic, peers: list[Peer]) -> None:
         """Owe a topic no more, and forget it; all of it must have been acknowledged."""
         self.grants.end_topic(topic, peers)
-        del self.topics[topic.number]
+        for one in (topic, *topic.branches.values()):
+            del self.topics[one.number]
 
     def ends_of(self, topic: OutgoingTopic) -> dict[int, int] | None:
         """Return before which frame of each stream all of a topic is; None: some of it waits."""
-        senders = [self.senders[stream] for stream in (topic.stream, BESIDE[topic.stream])]
-        if not all(sender.framer.is_clear_of(topic.number) for sender in senders):
+        numbers = {topic.stream: topic.number}
+        if topic.stream in BESIDE:
+            numbers[BESIDE[topic.stream]] = topic.number
+        numbers |= {branch.stream: branch.number for branch in topic.branches.values()}
+        senders = {self.senders[stream]: number for stream, number in numbers.items()}
+        if not all(sender.framer.is_clear_of(number) for sender, number in senders.items()):
             return None
         return {one.stream: one.next_sequence for one in senders if one.flow is not None}
 
@@ -167,13 +207,19 @@ class Outgoing:
         for flow in self.flows.values():
             for key in flow.slow:
                 peer = peers.get(key)
-                if peer is not None and topic.number in peer.debt.owed:
+                if peer is not None and not peer.is_nearby and peer.gets(topic):
                     return True
         return False
 
     def sender_of(self, topic: OutgoingTopic) -> Sender:
         """Return the stream that a topic is published on; another beside it may carry it, too."""
-        return self.reliable if topic.is_reliable else self.best_effort
+        return self.senders[topic.stream]
+
+    @property
+    def messages_sent(self) -> int:
+        """Return how many messages were framed; one for several streams counts once."""
+        framers = [sender.framer for sender in self.senders.values()]
+        return sum(max(framer.messages - framer.copied, 0) for framer in framers)
 
     def skip_message(self, topic: OutgoingTopic) -> None:
         """Count a message that nobody wants."""
@@ -209,6 +255,8 @@ class Outgoing:
         if len(self.in_use) == len(CLASSES):
             return main.next_burst(now, received_ns, is_fresh=is_fresh)
         self._was_beside = not self._was_beside
+        if len(self.senders) > len(STREAMS):
+            return self._next_of_many(cls, now, received_ns, is_fresh=is_fresh)
         first, second = (beside, main) if self._was_beside else (main, beside)
         burst = first.next_burst(now, received_ns, is_fresh=is_fresh)
         if burst is None:
@@ -216,6 +264,19 @@ class Outgoing:
         if burst is None and first is beside and beside.framer.cells:
             burst = beside.next_burst(now, received_ns, is_fresh=is_fresh)  # From the main one.
         return burst
+
+    def _next_of_many(
+        self, cls: int, now: int, received_ns: int, *, is_fresh: bool
+    ) -> Burst | None:
+        """Do the same where there are streams that keep to links; some get work from others."""
+        self._turn += 1
+        streams = [one for one in self.in_use if class_of(one.stream) == cls]
+        turn = self._turn % len(streams)
+        for sender in (streams[turn:] + streams[:turn]) * 2:
+            burst = sender.next_burst(now, received_ns, is_fresh=is_fresh)
+            if burst is not None:
+                return burst
+        return None
 
     def retry_ns(self, now: int) -> int | None:
         """Return when to look again after nothing could go: the rate, or patience, is over."""
@@ -231,6 +292,7 @@ class Outgoing:
         for sender in self.reliables:
             assert sender.flow is not None
             sender.flow.set_lost(peer.key, sender.next_sequence, is_lost=is_lost)
+        self.grants.follow(peer)
         self.grants.look_around()
 
     def take_status(
@@ -281,7 +343,10 @@ class Outgoing:
             return
         sender = self.senders[stream]
         self.endpoint.counters["naks_received"] += 1
-        skipped, gone = sender.request(now, peer.key, peer.reach, ranges, sender.repair_budget())
+        way = self.grants.way_to(peer, stream)
+        if way is None:
+            return  # No link leads there by which it may go; it will ask again.
+        skipped, gone = sender.request(now, peer.key, way, ranges, sender.repair_budget())
         if skipped:
             spans = list(control.to_ranges(skipped))[:_SKIP_RANGES_MAX]
             body = control.encode_skip(peer.key, spans)
@@ -298,8 +363,9 @@ class Outgoing:
         """Return where the streams end, by the way that each takes; there is always the group."""
         tails: dict[Address | None, list[Tail]] = {None: []}
         for stream, sender in self.senders.items():
-            if sender.is_beside and sender.next_sequence == self.first_frame:
-                continue  # It was never used.
+            is_fresh = sender.next_sequence == self.first_frame and stream not in CLASSES
+            if is_fresh or sender.framer.destination is NOWHERE:
+                continue  # It was never used, or leads nowhere.
             receivers = min(len(sender.flow.receivers), 0xFFFF) if sender.flow is not None else 0
             tail = Tail(stream, sender.next_sequence, receivers, sender.tail_ns is not None)
             tails.setdefault(sender.framer.destination, []).append(tail)
@@ -357,6 +423,9 @@ class Outgoing:
     @property
     def tail_ns(self) -> int | None:
         """Return when the end of a stream must be told."""
+        if len(self.reliables) > len(RELIABLES):
+            times = [sender.tail_ns for sender in self.reliables]
+            return min((time for time in times if time is not None), default=None)
         first, second = self.reliable.tail_ns, self.reliables[1].tail_ns
         if first is None or second is None:
             return second if first is None else first

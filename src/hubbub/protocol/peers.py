@@ -15,7 +15,8 @@ from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello, Replayed
-from hubbub.wire.header import NO_INDEX, RELIABLE, RELIABLES, Header, split_key
+from hubbub.wire.header import NO_INDEX, RELIABLE, Header, split_key
+from hubbub.wire.wishes import ALL_RELIABLES, Links, decode_links, may_hand_over
 
 Early = tuple[Header, bytes, str]
 
@@ -25,7 +26,7 @@ class Debt:
 
     __slots__ = (
         "due_ns", "entered", "has_begun", "interval_ns", "moves", "number", "owed", "placed",
-        "serial", "served", "version",
+        "serial", "served", "unserved", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -35,6 +36,8 @@ class Debt:
         self.moves: dict[int, Move] = {}  # By class.
         self.entered: set[int] = set()  # Streams of which it may think that it is owed them.
         self.served: dict[int, set[int]] = {}  # Request for history -> topics it has met.
+        # What it wants and no link may bring: the topic, and which links it insists on.
+        self.unserved: set[tuple[int, Links]] = set()
         self.has_begun = False
         self.version = 0  # The interest that our grant answers.
         self.serial = 0  # Of the grant that the peer must know.
@@ -53,6 +56,7 @@ class Peer:
         self.host = ""
         self.pid = 0
         self.release = ""
+        self.links: Links = ()  # That it has, as it said; none: it knows nothing of wishes.
         self.opened_ns = now  # By our clock.
         self.index = NO_INDEX  # In the register (protocol/register.py), as it last said.
         self.address = address
@@ -128,14 +132,17 @@ class Peer:
 
     def gets(self, topic: OutgoingTopic) -> bool:
         """Tell whether a topic of ours is for this peer, by frames or without any."""
-        if self.is_nearby:
-            return bool(self.interest.match(topic.subject))
-        return topic.number in self.debt.owed
+        owed = self.debt.owed
+        if topic.number in owed or any(one.number in owed for one in topic.branches.values()):
+            return True
+        return self.is_nearby and any(
+            may_hand_over(topic.links, wish) for wish in self.declared.wishes_for(topic.subject)
+        )
 
     def reliable_ends(self) -> dict[int, int]:
         """Return where its reliable streams end, as it has said by its goodbye."""
         ends = self.ends or {}
-        return {RELIABLE: 0} | {stream: ends[stream] for stream in RELIABLES if stream in ends}
+        return {RELIABLE: 0} | {s: end for s, end in ends.items() if s in ALL_RELIABLES}
 
     def forget_early(self) -> None:
         """Forget frames whose grant did not come: what of them is owed will be asked for."""
@@ -149,6 +156,7 @@ class Peer:
         self.pid = hello.pid
         self.window_bytes = hello.window_bytes
         self.release = hello.release
+        self.links = decode_links(hello.links)
         self.opened_ns = now - hello.uptime_s * SECOND
 
     def hear_of(self, version: int, now: int) -> None:

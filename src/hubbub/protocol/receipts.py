@@ -11,7 +11,7 @@ from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
-from hubbub.wire.header import RELIABLE, RELIABLE_BESIDE
+from hubbub.wire.header import BESIDE
 
 UNACKNOWLEDGED = "unacknowledged"
 
@@ -38,21 +38,26 @@ class Receipts:
         self, endpoint: Endpoint, senders: dict[int, Sender], peers: dict[bytes, Peer]
     ) -> None:
         self.endpoint = endpoint
-        self.sender = senders[RELIABLE]
-        self.beside = senders[RELIABLE_BESIDE]
+        self.senders = senders
         self.peers = peers
         self.open: list[Receipt] = []
         self.skipped: set[bytes] = set()
 
     def publish(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> Receipt:
         """Publish a message, to be sent at once, and open the receipt for it."""
-        framer = self.sender.framer
+        framer = self.senders[topic.stream].framer
         framer.add(topic, payload, published_ns)
         framer.hold_until_ns = 0
         receipt = Receipt(topic, topic.next_sequence + framer.count_pending(topic) - 1)
         self.open.append(receipt)
-        self.sender.is_awaited = self.beside.is_awaited = True
+        self._await()
         return receipt
+
+    def _await(self) -> None:
+        """Let frames ask for answers while somebody waits for them."""
+        for sender in self.senders.values():
+            if sender.flow is not None:
+                sender.is_awaited = bool(self.open)
 
     def look(self) -> None:
         """See who has what by now."""
@@ -60,23 +65,23 @@ class Receipts:
             if not receipt.is_done:
                 self._look_at(receipt)
         self.open = [receipt for receipt in self.open if not receipt.is_done]
-        self.sender.is_awaited = self.beside.is_awaited = bool(self.open)
+        self._await()
 
     def _look_at(self, receipt: Receipt) -> None:
-        topic, number = receipt.topic, receipt.topic.number
+        topic = receipt.topic
         if not receipt.targets:
-            if topic.next_sequence <= receipt.sequence or topic in self.sender.framer.behind:
+            home = self.senders[topic.stream]
+            if topic.next_sequence <= receipt.sequence or topic in home.framer.behind:
                 return  # Not in a frame yet, or not all of it.
-            receipt.targets = {RELIABLE: self.sender.next_sequence, RELIABLE_BESIDE: None}
+            others = [BESIDE[topic.stream]] if topic.stream in BESIDE else []
+            others += [branch.stream for branch in topic.branches.values()]
+            receipt.targets = dict.fromkeys(others) | {topic.stream: home.next_sequence}
             receipt.awaited = {
-                key: peer.debt.placed[number]
+                key: self._streams_to(peer, topic)
                 for key, peer in self.peers.items()
                 if self._owes(peer, topic)
             }
-        if receipt.targets[RELIABLE_BESIDE] is None:
-            framed = topic.copy
-            if framed is None or self.beside.framer.has_framed(framed, receipt.sequence + 1):
-                receipt.targets[RELIABLE_BESIDE] = self.beside.next_sequence
+        self._look_at_copies(receipt)
         for key, streams in list(receipt.awaited.items()):
             answers = [self._has_taken(key, stream, receipt) for stream in streams]
             if any(answers) or all(answer is None for answer in answers):
@@ -84,9 +89,27 @@ class Receipts:
                 del receipt.awaited[key]
         receipt.is_done = not receipt.awaited
 
+    def _look_at_copies(self, receipt: Receipt) -> None:
+        """See which other streams have framed the message by now."""
+        topic = receipt.topic
+        copies = {BESIDE[topic.stream]: topic.copy} if topic.stream in BESIDE else {}
+        copies |= {branch.stream: branch.copy for branch in topic.branches.values()}
+        for stream, copy in copies.items():
+            sender = self.senders[stream]
+            is_framed = copy is None or sender.framer.has_framed(copy, receipt.sequence + 1)
+            if receipt.targets.get(stream, 0) is None and is_framed:
+                receipt.targets[stream] = sender.next_sequence
+
+    @staticmethod
+    def _streams_to(peer: Peer, topic: OutgoingTopic) -> tuple[int, ...]:
+        """Return all streams by which a peer gets a topic."""
+        numbers = [topic.number, *(branch.number for branch in topic.branches.values())]
+        placed = peer.debt.placed
+        return tuple(stream for number in numbers for stream in placed.get(number, ()))
+
     def _has_taken(self, key: bytes, stream: int, receipt: Receipt) -> bool | None:
         """Tell whether somebody has said that it has it by a stream; None: it never will."""
-        flow = (self.sender if stream == RELIABLE else self.beside).flow
+        flow = self.senders[stream].flow
         state = None if flow is None else flow.receivers.get(key)
         if state is None or state.is_lost:
             return None
@@ -94,7 +117,7 @@ class Receipts:
         return target is not None and state.contiguous >= target
 
     def _owes(self, peer: Peer, topic: OutgoingTopic) -> bool:
-        is_owed = peer.is_present and topic.number in peer.debt.owed
+        is_owed = peer.is_present and not peer.is_nearby and peer.gets(topic)
         return is_owed and peer.key not in self.skipped
 
     def close(self, receipt: Receipt) -> int:

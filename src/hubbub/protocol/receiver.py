@@ -35,7 +35,8 @@ from hubbub.subjects import is_subject
 from hubbub.wire import batch, train
 from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
-from hubbub.wire.header import DECLARES, HEADER_BYTES, KEY_BYTES, REFERS, RELIABLES
+from hubbub.wire.header import DECLARES, HEADER_BYTES, KEY_BYTES, REFERS
+from hubbub.wire.wishes import ALL_RELIABLES, decode_links, name_by
 
 _UNCOMMON: Final = DECLARES | REFERS
 
@@ -66,10 +67,12 @@ class Receiver:
         asks: Callable[[str], Iterable[int]] = ask_nothing,
         places: Places | None = None,
         twin: "Receiver | None" = None,
+        *,
+        knows_wishes: bool = True,
     ) -> None:
         self.stream = stream
         self.source = source
-        self.is_reliable = stream in RELIABLES
+        self.is_reliable = stream in ALL_RELIABLES
         self.way = Way()
         self.from_frame = from_frame
         self.next = from_frame
@@ -81,7 +84,8 @@ class Receiver:
         self.following: set[int] = set()
         self.successor: Receiver | None = None  # The stream that continues this one.
         self.reassembly = Reassembly(budget)
-        self.is_wanted = is_wanted
+        self.is_wanted = is_wanted  # Asked by name (wire/wishes.py).
+        self.knows_wishes = knows_wishes
         self.places = Places(lambda _: False) if places is None else places
         self.resolve = resolve  # Makes payloads of references; None: what they name is not here.
         self.is_awaiting_grant = False  # A newer interest of ours has not been answered yet.
@@ -406,25 +410,30 @@ class Receiver:
             topic.replayed_ns = declared.replayed_ns
             if topic.is_wanted:
                 if not declared.hops:
-                    topic.expected = self.positions.pop(declared.subject, None)
+                    topic.expected = self.positions.pop(topic.name, None)
                 is_back = topic.expected is not None
                 self.joins.meet(topic, is_new=not self.is_awaiting_grant, is_back=is_back)
         if topic.is_wanted and is_owed:
             topic.start(declared.first)
 
     def _make_topic(self, declared: Topic) -> IncomingTopic:
-        is_wanted = self.is_wanted(declared.subject)
+        wish = decode_links(declared.links)
+        name = name_by(declared.subject, wish)
+        is_wanted = self.is_wanted(name)
         stream = self._place(declared.number)
         if declared.hops:
-            place = self.places.find(declared.origin, declared.subject)
-            return RelayedTopic(
+            place = self.places.find(declared.origin, name)
+            topic: IncomingTopic = RelayedTopic(
                 declared, place, self.holes, self.way,
                 is_reliable=self.is_reliable, is_wanted=is_wanted, stream=stream,
             )  # fmt: skip
-        return IncomingTopic(
-            declared.number, declared.subject, self.source, self.holes, self.way,
-            is_reliable=self.is_reliable, is_wanted=is_wanted, stream=stream,
-        )  # fmt: skip
+        else:
+            topic = IncomingTopic(
+                declared.number, declared.subject, self.source, self.holes, self.way,
+                is_reliable=self.is_reliable, is_wanted=is_wanted, stream=stream,
+            )  # fmt: skip
+        topic.wish, topic.name = wish if self.knows_wishes else None, name
+        return topic
 
     def _place(self, number: int) -> int:
         """Return which stream decides what of a new topic is lost.
@@ -529,15 +538,15 @@ class Receiver:
     def reconsider_interest(self) -> None:
         """Look again which topics are wanted here."""
         for topic in self.topics.values():
-            is_wanted = self.is_wanted(topic.subject)
+            is_wanted = self.is_wanted(topic.name)
             if topic.is_wanted and not is_wanted:
                 topic.stop()
             if not is_wanted:
                 for sequence in self.reassembly.drop_topic(topic.number):
                     topic.pass_by(sequence + 1)
             topic.is_wanted = is_wanted
-        for subject in [name for name in self.positions if not self.is_wanted(name)]:
-            del self.positions[subject]
+        for name in [name for name in self.positions if not self.is_wanted(name)]:
+            del self.positions[name]
         self.joins.reconsider()
 
     def skip(self, ranges: list[Range], received_ns: int, out: list[Delivery]) -> None:
@@ -612,7 +621,7 @@ class Receiver:
     def read_positions(self) -> dict[str, int]:
         """Return how far we are with each topic that is wanted."""
         return {
-            topic.subject: topic.expected
+            topic.name: topic.expected
             for topic in self.topics.values()
             if topic.is_wanted and topic.expected is not None and not (topic.request or topic.hops)
         }

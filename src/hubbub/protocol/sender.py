@@ -19,7 +19,7 @@ from hubbub.limits import (
     WINDOW_BYTES,
 )
 from hubbub.protocol.audience import ANYBODY, Audience, unite
-from hubbub.protocol.burst import Address, Burst, Pipes
+from hubbub.protocol.burst import NOWHERE, Address, Burst, Pipes
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
 from hubbub.protocol.framing import Framer
@@ -172,6 +172,7 @@ class Sender:
             or self.is_held
             or topic.sinks
             or topic.copy is not None
+            or topic.forks
             or not (topic.is_declared and topic.takers and flow.has_present)
             or not framer.may_go_alone(payload)
         ):
@@ -227,7 +228,7 @@ class Sender:
             if made is None:
                 break
             frame = self._number(now, *made)
-            if self.flow is not None and not self.flow.has_present:
+            if framer.destination is NOWHERE or not (self.flow is None or self.flow.has_present):
                 continue  # Owed to somebody who is away: it is in the cache.
             if frames and self._is_oversized(frame[1]):
                 self.oversized = frame  # It goes alone, next.
@@ -390,7 +391,11 @@ class Sender:
         topics = {number: self.topics.get(number) for number, _, _ in decode_runs(table)}
         if not topics or None in topics.values() or self.leaving:
             return ANYBODY
-        framed = [one.copy if self.is_beside else one for one in topics.values() if one is not None]
+        framed = [
+            one.copy if self.is_beside or one.live is not None else one
+            for one in topics.values()
+            if one is not None
+        ]
         return unite({topic.addressed for topic in framed if topic is not None})
 
     def request(
@@ -474,6 +479,11 @@ class Sender:
         if self.cache.first is not None and sequence < self.cache.first:
             return known[self.cache.first]
         return self.position
+
+    def remind(self, now: int) -> None:
+        """Tell the end of the stream soon, to one that may have missed it."""
+        self._tail_interval_ns = TAIL_HEARTBEAT
+        self.tail_ns = now + TAIL_HEARTBEAT
 
     def is_tail_due(self, now: int) -> bool:
         """Tell whether the end of the stream must be told again, and set the next time."""

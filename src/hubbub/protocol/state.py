@@ -18,6 +18,8 @@ from hubbub.wire.control import (
     Publication,
     Step,
 )
+from hubbub.wire.header import BEST_EFFORT, RELIABLE
+from hubbub.wire.wishes import Links, encode_links, name_by, name_by_any, read_name
 
 
 class Interest:
@@ -27,7 +29,10 @@ class Interest:
         self.version = 1
         self.patterns: dict[str, int] = {}
         self.matcher: Matcher[None] = Matcher()
+        self.wishes: dict[Links, Matcher[None]] = {(): Matcher()}  # The same by what it insists on.
         self._handles: dict[str, object] = {}
+        self._wanted: dict[str, dict[Links, int]] = {}  # How often a pattern is wanted by what.
+        self._wished: dict[tuple[str, Links], Handle[None]] = {}
         self.asks: Matcher[int] = Matcher()  # Our requests for history.
         self.last_request = 0
         self._requests: dict[int, tuple[str, Handle[int]]] = {}
@@ -47,26 +52,58 @@ class Interest:
         del self.patterns[entry]
         return entry
 
-    def add(self, pattern: str) -> bool:
-        """Count a pattern in; True if the set changed."""
-        self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
-        if self.patterns[pattern] > 1:
-            return False
-        self._handles[pattern] = self.matcher.add(pattern, None)
-        return True
+    def add(self, pattern: str, links: Links = ()) -> list[str]:
+        """Count a pattern in; return what is news to others, in the order they must hear it.
 
-    def remove(self, pattern: str) -> bool:
-        """Count a pattern out; True if the set changed."""
-        self.patterns[pattern] -= 1
-        if self.patterns[pattern]:
-            return False
-        del self.patterns[pattern]
-        self.matcher.remove(self._handles.pop(pattern))  # type: ignore[arg-type]
-        return True
+        Who knows nothing of links goes by the plain pattern. All others hear by which links it is
+        wanted before they hear that, so that nothing goes by any other meanwhile.
+        """
+        counts = self._wanted.setdefault(pattern, {})
+        counts[links] = counts.get(links, 0) + 1
+        if counts[links] > 1:
+            return []
+        self._wished[pattern, links] = self.wishes.setdefault(links, Matcher()).add(pattern, None)
+        if len(counts) == 1:
+            self._handles[pattern] = self.matcher.add(pattern, None)
+            entries = [name_by(pattern, links), pattern] if links else [pattern]
+        else:
+            # So far the plain pattern alone said that it is wanted by any.
+            is_first = len(counts) == 2 and () in counts
+            by_any = [name_by_any(pattern)] if is_first or not links else []
+            entries = [*by_any, name_by(pattern, links)] if links else by_any
+        self.patterns |= dict.fromkeys(entries, 1)
+        return entries
+
+    def remove(self, pattern: str, links: Links = ()) -> list[str]:
+        """Count a pattern out; return what is news to others."""
+        counts = self._wanted[pattern]
+        counts[links] -= 1
+        if counts[links]:
+            return []
+        del counts[links]
+        self.wishes[links].remove(self._wished.pop((pattern, links)))
+        if links and not any(other == links for _, other in self._wished):
+            del self.wishes[links]
+        own = name_by(pattern, links) if links else name_by_any(pattern)
+        if not counts:
+            del self._wanted[pattern]
+            self.matcher.remove(self._handles.pop(pattern))  # type: ignore[arg-type]
+            entries = [pattern, own] if links else [pattern]
+        else:
+            entries = [own, name_by_any(pattern)] if [*counts] == [()] else [own]
+        for entry in entries:
+            del self.patterns[entry]
+        return entries
 
     def includes(self, subject: str) -> bool:
         """Tell whether any pattern matches."""
         return bool(self.matcher.match(subject))
+
+    def includes_by(self, name: str) -> bool:
+        """Tell whether a pattern matches that is wanted by just the links of a name."""
+        links, subject = read_name(name) or ((), name)
+        matcher = self.wishes.get(links)
+        return matcher is not None and bool(matcher.match(subject))
 
 
 class State:
@@ -83,19 +120,19 @@ class State:
         """Return the version from which on the steps are known."""
         return self.version - len(self._steps)
 
-    def want(self, pattern: str) -> bool:
-        """Count a pattern in; True if that is news to others."""
-        is_news = self.interest.add(pattern)
-        if is_news:
-            self._change_interest(Step(WANTS, pattern))
-        return is_news
+    def want(self, pattern: str, links: Links = ()) -> bool:
+        """Count a pattern in, by these links; True if that is news to others."""
+        entries = self.interest.add(pattern, links)
+        for entry in entries:
+            self._change_interest(Step(WANTS, entry))
+        return bool(entries)
 
-    def want_no_more(self, pattern: str) -> bool:
+    def want_no_more(self, pattern: str, links: Links = ()) -> bool:
         """Count a pattern out; True if that is news to others."""
-        is_news = self.interest.remove(pattern)
-        if is_news:
-            self._change_interest(Step(WANTS_NO_MORE, pattern))
-        return is_news
+        entries = self.interest.remove(pattern, links)
+        for entry in entries:
+            self._change_interest(Step(WANTS_NO_MORE, entry))
+        return bool(entries)
 
     def ask(self, request: int, pattern: str, count: int) -> None:
         """Want so much of the history of what matches, too; 0: all that is kept."""
@@ -114,8 +151,11 @@ class State:
         self.topics[topic.subject] = topic
         one = describe(topic)
         self._change(
-            Step(PUBLISHES, one.subject, one.stream, one.schema_name, one.schema_hash, one.sequence)
-        )
+            Step(
+                PUBLISHES, one.subject, one.stream, one.schema_name, one.schema_hash, one.sequence,
+                one.links,
+            )
+        )  # fmt: skip
 
     def publish_no_more(self, topic: OutgoingTopic) -> None:
         """Declare a topic no more."""
@@ -146,5 +186,6 @@ def describe(topic: OutgoingTopic) -> Publication:
     """Say of a topic what others are told before they get anything of it."""
     name = topic.schema_name.encode()[:SCHEMA_NAME_BYTES_MAX].decode(errors="ignore")
     return Publication(
-        topic.subject, topic.stream, name, topic.schema_hash, topic.next_sequence - 1
-    )
+        topic.subject, RELIABLE if topic.is_reliable else BEST_EFFORT, name, topic.schema_hash,
+        topic.next_sequence - 1, encode_links(topic.links),
+    )  # fmt: skip

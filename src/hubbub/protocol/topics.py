@@ -16,6 +16,7 @@ from hubbub.protocol.delivery import MULTICAST, DeliveredTopic, Delivery, make_p
 from hubbub.protocol.history import History
 from hubbub.wire.control import Topic
 from hubbub.wire.header import BEST_EFFORT, MANY, RELIABLE, make_key
+from hubbub.wire.wishes import Links, encode_links, framed, stream_by
 
 _DECLARED_BYTES = 48  # Of a declaration, beside its texts,
 _ORIGIN_BYTES = 32  # and of its origin.
@@ -32,10 +33,11 @@ class OutgoingTopic:
     """
 
     __slots__ = (
-        "__weakref__", "_roll", "_takers", "addressed", "audience", "copy", "generation", "history",
-        "hops", "is_declared", "is_reliable", "listeners", "nearby", "next_sequence", "number",
-        "publishers", "receivers", "replayed_ns", "schema_hash", "schema_name", "sinks", "source",
-        "subject", "takers",
+        "__weakref__", "_roll", "_takers", "addressed", "audience", "branches", "copy", "forks",
+        "generation", "history", "hops", "is_declared", "is_reliable", "links", "listeners", "live",
+        "nearby", "next_sequence", "number", "publishers", "receivers", "replayed_ns",
+        "schema_hash", "schema_name", "sinks", "source", "stream", "subject", "takers", "ways",
+        "wish",
     )  # fmt: skip
     request = 0
 
@@ -52,12 +54,24 @@ class OutgoingTopic:
         history: int = 0,
         replayed_ns: int = 0,
         hops: int = 0,
+        links: Links = (),
     ) -> None:
         self.number = number
         self.subject = subject
         self.source = source
         self.hops = hops  # Gateways that its messages have crossed, this one included.
         self.is_reliable = is_reliable
+        self.links = links  # That it keeps to, in order of preference; none: any will do,
+        self.ways = framed(links)  # and those of them that frames take.
+        # Which stream it is published on; the one beside that may carry it, too.
+        cls = RELIABLE if is_reliable else BEST_EFFORT
+        self.stream = stream_by(cls, self.ways) if self.ways else cls
+        # The same messages for subscriptions that insist on links, as topics of their own
+        # (protocol/branches.py), and the framers of their streams.
+        self.branches: dict[Links, OutgoingTopic] = {}
+        self.forks: tuple[tuple[Any, OutgoingTopic], ...] = ()
+        self.wish: Links = ()  # Of the subscriptions that it is for, if it is a branch
+        self.live: OutgoingTopic | None = None  # of this topic.
         self.schema_name = schema_name
         self.schema_hash = schema_hash
         self.replayed_ns = replayed_ns  # When its recording began to be played; 0: it is none.
@@ -81,23 +95,34 @@ class OutgoingTopic:
 
     def enlist(self, index: int, sides: Sides = MAIN) -> None:
         """Count in a receiver that has this index, and gets it on these sides."""
-        self._roll.add(index)
-        self._call_the_roll()
+        self.count_in(index)
         for side in sides:
             self.serve(index, side)
 
     def dismiss(self, index: int, sides: Sides = MAIN) -> None:
         """Count out a receiver that has this index."""
-        self._roll.remove(index)
-        self._call_the_roll()
+        self.count_out(index)
         for side in sides:
             self.serve_no_more(index, side)
 
+    def count_in(self, index: int) -> None:
+        """Count in a receiver, however it gets it."""
+        self._roll.add(index)
+        self._call_the_roll()
+
+    def count_out(self, index: int) -> None:
+        """Count out a receiver, however it got it."""
+        self._roll.remove(index)
+        self._call_the_roll()
+
     def renumber(self, old: int, new: int, sides: Sides = MAIN) -> None:
         """Let a receiver have another index."""
-        self._roll.remove(old)
-        self._roll.add(new)
-        self._call_the_roll()
+        self.count_out(old)
+        self.count_in(new)
+        self.readdress(old, new, sides)
+
+    def readdress(self, old: int, new: int, sides: Sides = MAIN) -> None:
+        """Send to a receiver under another index."""
         for side in sides:
             self.serve(new, side)
             self.serve_no_more(old, side)
@@ -132,6 +157,8 @@ class OutgoingTopic:
             self.copy._roll, self.copy._takers = old._roll, old._takers
             self.copy._call_the_roll()
             self.copy._call_takers()
+        for branch in self.branches.values():
+            branch.skip(count)
 
     def _make_copy(self) -> "OutgoingTopic":
         copy = OutgoingTopic(
@@ -151,11 +178,6 @@ class OutgoingTopic:
         self.addressed = self._takers.audience()
 
     @property
-    def stream(self) -> int:
-        """Return which stream it is published on; the one beside that may carry it, too."""
-        return RELIABLE if self.is_reliable else BEST_EFFORT
-
-    @property
     def declared_bytes(self) -> int:
         """Return how much a declaration takes, at most."""
         texts = len(self.subject.encode()) + len(self.schema_name.encode())
@@ -168,10 +190,12 @@ class OutgoingTopic:
             self.number, stream, self.subject, first, self.schema_name, self.schema_hash,
             self.replayed_ns,
         )  # fmt: skip
+        links = encode_links(self.wish)
         if not self.hops:
-            return Topic(*plain)
+            return Topic(*plain, links=links)
         name = self.source.name.encode()[:ORIGIN_NAME_BYTES_MAX].decode(errors="ignore")
-        return Topic(*plain, make_key(self.source.id, self.source.incarnation), name, self.hops)
+        key = make_key(self.source.id, self.source.incarnation)
+        return Topic(*plain, key, name, self.hops, links)
 
 
 class Way:
@@ -201,9 +225,9 @@ class IncomingTopic:
 
     __slots__ = (
         "__weakref__", "duplicates", "expected", "generation", "gone", "hole_first", "hole_reason",
-        "holes", "hops", "is_reliable", "is_wanted", "late", "lost", "number", "passed",
+        "holes", "hops", "is_reliable", "is_wanted", "late", "lost", "name", "number", "passed",
         "replayed_ns", "schema_hash", "schema_name", "sinks", "source", "stream", "subject",
-        "waiting", "way",
+        "waiting", "way", "wish",
     )  # fmt: skip
     request = 0
 
@@ -222,6 +246,10 @@ class IncomingTopic:
         self.stream = stream  # Which decides what of it is lost; only its frames are waited for.
         self.number = number
         self.subject = subject
+        # For which subscriptions it is: those that insist on these links. None: its publisher knows
+        # nothing of that, and it is for all. `name` has both.
+        self.wish: Links | None = ()
+        self.name = subject
         self.source = source
         self.holes = holes  # Where finished holes are put: the receiver's list.
         self.is_reliable = is_reliable

@@ -9,8 +9,9 @@ dropped by its sequence.
 
 from collections.abc import Collection
 
-from hubbub.protocol.burst import FarPipes, GroupAndPipes, Pipes
-from hubbub.protocol.delivery import LOCAL, TCP
+from hubbub.protocol.burst import NOWHERE, ChosenPipes, FarPipes, GroupAndPipes, Pipes
+from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP
+from hubbub.wire.wishes import Links
 
 
 class Ways:
@@ -64,6 +65,39 @@ class Ways:
     def _changed(self) -> None:
         far = self.far if self.has_group else []
         self.everybody = GroupAndPipes(far) if far else None
+
+    def link_to(self, key: bytes, links: Links, *, is_heard: bool) -> str:
+        """Return the first of these links that leads to a node now; empty: none does.
+
+        `is_heard` says that it was heard by the group lately.
+        """
+        best = self.best.get(key)
+        is_open = {
+            LOCAL: best is not None and best.is_near,
+            TCP: key in self._spare or (best is not None and not best.is_near),
+            MULTICAST: self.has_group and is_heard,
+        }
+        return next((link for link in links if is_open.get(link)), "")
+
+    def choose(self, links: dict[bytes, str], behind: Collection[bytes]) -> Pipes | None:
+        """Choose the way of new frames for receivers that are to be reached by these links.
+
+        None is the group. Who is behind is passed by, as ever.
+        """
+        near = [key for key, link in links.items() if link == LOCAL]
+        far = [key for key, link in links.items() if link == TCP]
+        has_group = MULTICAST in links.values()
+        if has_group and not near and not far:
+            return None
+        ready = [key for key in near if key not in behind]
+        if near and len(near) == len(links):
+            # Only then may large payloads go by reference: whom no link leads to just now will ask
+            # for them, and could not follow it.
+            return Pipes(ready or near)
+        near = ready if ready or far or has_group else near
+        if not (near or far or has_group):
+            return NOWHERE
+        return ChosenPipes(near, far, has_group=has_group)
 
     def route(self, keys: list[bytes], behind: Collection[bytes]) -> Pipes | None:
         """Choose the way of new frames for these receivers; None: the group.

@@ -26,7 +26,7 @@ from hubbub.links.local import LocalLink
 from hubbub.links.multicast import MulticastLink
 from hubbub.links.pipe_set import PipeSet
 from hubbub.links.tcp import TcpLink
-from hubbub.protocol.burst import Burst, Pipes
+from hubbub.protocol.burst import Burst, ChosenPipes, Pipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.framing import Framer
 from hubbub.protocol.receipts import Receipt
@@ -429,8 +429,17 @@ class Driver:
             return True
         if destination.has_group and not self.link.send(burst._replace(destination=None)):
             return False
+        if isinstance(destination, ChosenPipes):
+            self._send_chosen(destination, burst)
+            return True
         self._pipe_set.send(destination, burst.buffers, burst.segment_bytes)
         return True
+
+    def _send_chosen(self, destination: ChosenPipes, burst: Burst) -> None:
+        """Send by just those pipes that were chosen."""
+        for pipes, keys in ((self.pipes, destination.near), (self.tcp, destination.far)):
+            if pipes is not None and keys:
+                pipes.link.send(Pipes(keys), burst.buffers, burst.segment_bytes)
 
     def _poll(self, now: int) -> None:
         """Once a second: look after the interface, the wall clock and the logs."""

@@ -9,6 +9,7 @@ from hubbub.events import (
     LinkDown,
     LinkUp,
     Nagging,
+    NoCommonLink,
     PeerJoined,
     PeerLeft,
     PeerRefused,
@@ -27,7 +28,7 @@ from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
 from hubbub.protocol.timetrigger.passing import Discarded
 from hubbub.runtime.logs import logger_of
-from hubbub.wire.header import CLASSES, HEADER_BYTES, KIND_NAMES, REPAIR, decode
+from hubbub.wire.header import HEADER_BYTES, KIND_NAMES, REPAIR, decode
 from hubbub.wire.timed import split_origin
 
 _CONCERN_OF: dict[type[Event], logging.Logger] = {
@@ -41,12 +42,15 @@ _CONCERN_OF: dict[type[Event], logging.Logger] = {
     VersionMismatch: logger_of("peers"),
     GapAbandoned: logger_of("repair"),
     Nagging: logger_of("repair"),
+    NoCommonLink: logger_of("connection"),
     SlowConsumer: logger_of("repair"),
     LinkDown: logger_of("connection"),
     LinkUp: logger_of("connection"),
     Closed: logger_of("connection"),
 }
-_WARNINGS = (GapAbandoned, Nagging, SlowConsumer, LinkDown, PeerRefused, VersionMismatch)
+_WARNINGS = (
+    GapAbandoned, Nagging, SlowConsumer, LinkDown, PeerRefused, VersionMismatch, NoCommonLink,
+)  # fmt: skip
 
 _wire_in = logger_of("wire.in")
 _wire_out = logger_of("wire.out")
@@ -136,7 +140,7 @@ class Journal:
     def _note_statistics(self) -> None:
         """Log what the channel did so far."""
         core, (asked, was_asked, again) = self._core, self._repairs
-        messages = sum(core.outgoing.senders[cls].framer.messages for cls in CLASSES)
+        messages = core.outgoing.messages_sent
         _statistics.info(
             "%s: peers=%d messages_sent=%d repairs_sent=%d naks_sent=%d naks_received=%d"
             " messages_lost=%d cache_bytes=%d %s", self._link.channel,

@@ -23,10 +23,11 @@ from hubbub.simulation.world import World
 from hubbub.subjects import Matcher
 
 if TYPE_CHECKING:
+    from hubbub.simulation.insistent import Insistent
     from hubbub.simulation.latecomer import Latecomer
     from hubbub.simulation.node import SimulatedNode
 
-    Subscriber: TypeAlias = SimulatedNode | Latecomer
+    Subscriber: TypeAlias = SimulatedNode | Latecomer | Insistent
 
 _FRAME_BYTES_SLACK: Final = 65_536
 _LOOK_EVERY: Final = 16  # Polls between two looks at all bounds.

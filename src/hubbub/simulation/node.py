@@ -15,20 +15,22 @@ from zlib import crc32
 
 from hubbub.limits import FRAME_COST_BYTES, MS, PIPE_FRAME_BYTES, US
 from hubbub.message import Source
-from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.burst import NOWHERE, Address, Pipes
 from hubbub.protocol.core import Core
-from hubbub.protocol.delivery import Delivery, Handover
+from hubbub.protocol.delivery import LOCAL, TCP, Delivery, Handover
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.settings import Settings
-from hubbub.protocol.topics import OutgoingTopic
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.simulation.checkers import Bounds, Ledger, StormWatch
 from hubbub.simulation.clocks import Clock
+from hubbub.simulation.insistent import Insistent, check_link
 from hubbub.simulation.latecomer import Latecomer
 from hubbub.simulation.network import Network
 from hubbub.simulation.world import World
 from hubbub.subjects import matches
 from hubbub.wire.header import DATA, KIND_OFFSET, SEGMENT
+from hubbub.wire.wishes import Links
 
 _READ_FRAMES_MAX: Final = 64  # Of one poll, as the shell's loop reads before it looks around.
 _BURSTS_PER_POLL: Final = 16
@@ -86,9 +88,12 @@ class SimulatedNode:
         )  # fmt: skip
         self.core.endpoint.wall_offset_ns = self.clock.wall_offset_ns
         self.core.endpoint.ways.has_group = host.has_group
+        if not host.has_group:
+            self.core.endpoint.links = (LOCAL, TCP)
         self.patterns: dict[str, int] = {}
         self.has_history = False  # Gaps reported here may be of the history of a latecomer.
         self.latecomers: list[Latecomer] = []
+        self.insistent: list[Insistent] = []
         self._requests = 0
         self.topics: list[OutgoingTopic] = []
         self.published: dict[str, int] = {}  # Subjects, by how many publishers.
@@ -132,9 +137,9 @@ class SimulatedNode:
         return {pattern for one in self.subscribers for pattern in one.patterns}
 
     @property
-    def subscribers(self) -> "list[SimulatedNode | Latecomer]":
+    def subscribers(self) -> "list[SimulatedNode | Latecomer | Insistent]":
         """Return all in this node that the ledger compares apart."""
-        return [self, *self.latecomers]
+        return [self, *self.latecomers, *self.insistent]
 
     # What the application does.
 
@@ -155,6 +160,22 @@ class SimulatedNode:
         self._wake_at(self.world.now)
         return latecomer
 
+    def insist(self, pattern: str, links: Links) -> Insistent:
+        """Want what matches by these links alone, for a subscription of its own."""
+        insistent = Insistent(self, pattern, links)
+        self.insistent.append(insistent)
+        self.world.note(self.index, "insist", pattern, links)
+        self.core.subscribe(self.now, pattern, links)
+        self._wake_at(self.world.now)
+        return insistent
+
+    def insist_no_more(self, insistent: Insistent) -> None:
+        """End such a subscription."""
+        self.insistent.remove(insistent)
+        self.core.unsubscribe(self.now, insistent.pattern, insistent.links)
+        self._drain()
+        self._wake_at(self.world.now)
+
     def leave(self, latecomer: Latecomer) -> None:
         """End such a subscription."""
         self.latecomers.remove(latecomer)
@@ -173,10 +194,12 @@ class SimulatedNode:
         self._wake_at(self.world.now)
 
     def publish_on(
-        self, subject: str, *, is_reliable: bool = True, history: int = 0
+        self, subject: str, *, is_reliable: bool = True, history: int = 0, links: Links = ()
     ) -> OutgoingTopic:
         """Begin to publish a subject."""
-        topic = self.core.publish_on(self.now, subject, is_reliable=is_reliable, history=history)
+        topic = self.core.publish_on(
+            self.now, subject, is_reliable=is_reliable, history=history, links=links
+        )
         self.ledger.declared(self, topic)
         if topic not in self.topics:
             self.topics.append(topic)
@@ -268,6 +291,7 @@ class SimulatedNode:
 
     def arrive(self, frame: bytes, source: Address) -> None:
         """Put a datagram into the socket buffer, if there is room."""
+        check_link(self, frame, source)
         cost = len(frame) + FRAME_COST_BYTES
         is_piped = isinstance(source, Pipes)  # Who writes waits where there is no room.
         if self._buffered_bytes + cost > self.host.buffer_bytes and not is_piped:
@@ -399,6 +423,7 @@ class SimulatedNode:
             max(map(len, frames)) <= bytes_max,
             f"{self.name} sent a frame of {max(map(len, frames))} bytes",
         )
+        self.world.check(destination != NOWHERE, f"{self.name} sent a frame to nobody")
         self.world.note(self.index, destination, segment_bytes, crc32(data))
         self.world.counts["frames"] += len(frames)
         self.sent_bytes += len(data)
@@ -422,6 +447,12 @@ class SimulatedNode:
     def _hand_out(self, delivery: Delivery) -> None:
         """Give a run to those of our subscriptions that want it."""
         subject, wanted = delivery.topic.subject, delivery.topic.request
+        wish = delivery.topic.wish if isinstance(delivery.topic, IncomingTopic) else ()
+        if wish:
+            for insistent in self.insistent:
+                if insistent.links == wish and matches(insistent.pattern, subject):
+                    insistent.take(delivery)
+            return
         for latecomer in self.latecomers:
             if matches(latecomer.pattern, subject) and wanted in (0, latecomer.request):
                 latecomer.joining.take(delivery)

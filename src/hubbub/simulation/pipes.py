@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from hubbub.limits import MS, US
-from hubbub.protocol.burst import FarPipes, Pipes
+from hubbub.protocol.burst import ChosenPipes, FarPipes, Pipes
 from hubbub.protocol.delivery import LOCAL, TCP
 from hubbub.simulation.world import World
 from hubbub.wire.batch import decode_reference, encode_reference
@@ -20,6 +20,13 @@ _DELAYS_NS: Final = {LOCAL: 10 * US, TCP: 60 * US}  # The best one first.
 _LEARN_NS: Final = 2 * MS
 
 Pair = frozenset[bytes]
+
+
+def _may_take(destination: Iterable[bytes], key: bytes, link: str) -> bool:
+    """Tell whether frames may take a link to a node: any, unless it was chosen."""
+    if not isinstance(destination, ChosenPipes):
+        return not isinstance(destination, Pipes) or not destination.is_near or link == LOCAL
+    return key in (destination.near if link == LOCAL else destination.far)
 
 
 class PipeNetwork:
@@ -85,7 +92,7 @@ class PipeNetwork:
         for key in destination:
             pair = frozenset((source.key, key))
             for link in _DELAYS_NS:
-                if (pair, link) in self._open:
+                if (pair, link) in self._open and _may_take(destination, key, link):
                     self._carry((source.key, key), link, frames, at_ns)
                     break
         return at_ns

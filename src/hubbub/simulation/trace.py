@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hubbub.events import Event
 from hubbub.protocol.delivery import Delivery
+from hubbub.simulation.insistent import Insistent
 from hubbub.simulation.latecomer import Latecomer
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Trace:
 
     def delivered(self, node: "Subscriber", place: "Place", delivery: Delivery) -> None:
         """Keep a run of messages."""
-        world = (node.node if isinstance(node, Latecomer) else node).world
+        world = (node.node if isinstance(node, Latecomer | Insistent) else node).world
         self.got.append(Got(self._recorder(node, place), world.now, delivery))
 
     def reported(self, node: "SimulatedNode", event: Event) -> None:

@@ -247,20 +247,25 @@ def decode_lost(body: bytes) -> Lost | None:
 
 
 class Publication(msgspec.Struct, array_like=True, frozen=True):
-    """A subject that somebody publishes: how, as what type, and how far it is."""
+    """A subject that somebody publishes: how, as what type, how far it is, and over which links.
+
+    `links` is a list of links as a number (wire/wishes.py), 0 where any will do.
+    """
 
     subject: Pattern
     stream: U16
     schema_name: str = ""
     schema_hash: U64 = 0
     sequence: U64 = 0
+    links: U16 = 0
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
     """Who I am, what I want and what I publish; long lists come in parts.
 
     `version` is that of the whole declared state, `interest_version` the one at which what I want
-    changed last: grants answer that. `release` is the version of Hubbub, for people.
+    changed last: grants answer that. `release` is the version of Hubbub, for people. `links` are
+    those that I have; 0: I know nothing of links that somebody insists on.
     """
 
     name: Name
@@ -279,6 +284,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     index: Index = NO_INDEX
     release: Release = ""
     uptime_s: U32 = 0
+    links: U16 = 0
 
 
 # What one step of a declared state is; a step of another kind only counts.
@@ -298,6 +304,7 @@ class Step(msgspec.Struct, array_like=True, frozen=True):
     schema_name: str = ""
     schema_hash: U64 = 0
     sequence: U64 = 0
+    links: U16 = 0
 
 
 class Change(msgspec.Struct, array_like=True, frozen=True):
@@ -317,7 +324,8 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
 
     `replayed_ns` is when somebody began to play the recording that its messages come from; 0: they
     are published for the first time. A gateway says of what it passes on whose it is: the key and
-    the name of the origin, and how many gateways it has crossed (decision 0028).
+    the name of the origin, and how many gateways it has crossed (decision 0028). `links` says that
+    it is for those subscriptions alone which insist on these (decision 0041).
     """
 
     number: U32
@@ -330,6 +338,7 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
     origin: OriginKey = b""
     origin_name: Name = ""
     hops: U16 = 0
+    links: U16 = 0
 
 
 class GrantedStream(msgspec.Struct, array_like=True, frozen=True):

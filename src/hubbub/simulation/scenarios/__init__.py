@@ -22,6 +22,7 @@ from hubbub.simulation.scenarios import (
     timed_again,
     timed_names,
     traffic,
+    wishes,
 )
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
@@ -29,5 +30,5 @@ __all__ = [
     "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
     "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
     "services_more", "services_subjects", "sides", "swarm", "timed", "timed_again", "timed_names",
-    "traffic",
+    "traffic", "wishes",
 ]  # fmt: skip

@@ -1,0 +1,79 @@
+"""Planted bugs of links that somebody insists on."""
+
+from typing import Any
+
+from hubbub.protocol.branches import Branch
+from hubbub.protocol.burst import Pipes
+from hubbub.protocol.grants import Grants
+from hubbub.protocol.linkless import Linkless
+from hubbub.protocol.peers import Peer
+from hubbub.protocol.topics import OutgoingTopic
+from hubbub.protocol.ways import Ways
+from hubbub.simulation.bugs import Method, bug
+
+
+@bug(Ways, "link_to", "wishes")
+def any_link_taken(sound: Method) -> Method:
+    """Take what leads there, whether it is allowed or not."""
+
+    def link_to(self: Ways, key: bytes, links: tuple[str, ...], *, is_heard: bool) -> str:
+        every = (*links, "local", "tcp", "multicast")
+        link: str = sound(self, key, every, is_heard=is_heard)
+        return link
+
+    return link_to
+
+
+@bug(Grants, "way_to", "wishes")
+def repairs_by_any_link(sound: Method) -> Method:
+    """Send again by the best link what must keep to others."""
+    return lambda self, peer, stream: peer.reach
+
+
+@bug(Ways, "choose", "wishes", 12)
+def references_though_somebody_is_away(sound: Method) -> Method:
+    """Refer to shared memory as soon as all whom a link leads to are on this host."""
+
+    def choose(self: Ways, links: dict[bytes, str], behind: Any) -> Pipes | None:
+        return sound(self, {key: link for key, link in links.items() if link}, behind)  # type: ignore[no-any-return]
+
+    return choose
+
+
+@bug(Branch, "_make_copy", "wishes_change")
+def branch_begins_late(sound: Method) -> Method:
+    """Number the messages of a branch from one behind the next on."""
+
+    def make_copy(self: Branch) -> OutgoingTopic:
+        copy: OutgoingTopic = sound(self)
+        copy.next_sequence += 1
+        return copy
+
+    return make_copy
+
+
+@bug(Grants, "_has_relative", "wishes")
+def node_counted_twice(sound: Method) -> Method:
+    """Count a node once for each way in which it gets a topic."""
+
+    def has_relative(peer: Peer, topic: OutgoingTopic) -> bool:
+        return False
+
+    return has_relative
+
+
+@bug(Linkless, "_publishers", "wishes")
+def subscriber_not_told(sound: Method) -> Method:
+    """Leave it to publishers to tell that no link is common."""
+    return lambda self: iter(())
+
+
+@bug(Grants, "link_to", "group_falls_silent")
+def silent_group_still_used(sound: Method) -> Method:
+    """Go on sending by a group from where nobody was heard for long."""
+
+    def link_to(self: Grants, peer: Peer, links: tuple[str, ...]) -> str:
+        is_heard = peer.grouped_ns is not None
+        return self.endpoint.ways.link_to(peer.key, links, is_heard=is_heard)
+
+    return link_to

@@ -1,0 +1,50 @@
+"""A subscription of a simulated node that insists on links: the ledger compares it apart."""
+
+from typing import TYPE_CHECKING
+
+from hubbub.protocol.burst import Pipes
+from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP, Delivery
+from hubbub.wire.header import DATA, KIND_OFFSET, SEGMENT, read_stream
+from hubbub.wire.wishes import LINKS_OF, Links
+
+if TYPE_CHECKING:
+    from hubbub.protocol.burst import Address
+    from hubbub.simulation.node import SimulatedNode
+
+
+class Insistent:
+    """What one subscription with links gets."""
+
+    has_history = False
+
+    def __init__(self, node: "SimulatedNode", pattern: str, links: Links) -> None:
+        self.node = node
+        self.index = node.index
+        self.name = f"{node.name} by {'/'.join(links)}"
+        self.pattern = pattern
+        self.links = links
+        self.patterns = {pattern: 1}
+
+    def take(self, delivery: Delivery) -> None:
+        """Take a run; it must have come by a link that is allowed."""
+        link = getattr(delivery.link, "link", delivery.link)
+        world, subject = self.node.world, delivery.topic.subject
+        world.check(link in self.links, f"{self.name} got {subject} by {link}")
+        self.node.ledger.delivered(self, delivery)
+
+
+def link_of(source: "Address") -> str:
+    """Return by which link a frame came from there."""
+    if not isinstance(source, Pipes):
+        return MULTICAST
+    return LOCAL if source.is_near else TCP
+
+
+def check_link(node: "SimulatedNode", frame: bytes, source: "Address") -> None:
+    """Check that a frame of a stream that keeps to links came by one of them."""
+    links = LINKS_OF.get(read_stream(frame, 0))
+    if links is not None and frame[KIND_OFFSET] in (DATA, SEGMENT):
+        link = link_of(source)
+        node.world.check(
+            link in links, f"{node.name} got a frame by {link} of a stream for {'/'.join(links)}"
+        )
