@@ -87,8 +87,7 @@ def run(
 ) -> None:
     """Turn a recording into tables, or bring those that are there up to date.
 
-    The first run reads everything, later ones what is new since. --domain and what follows are for
-    --alerts.
+    The first run reads all, later ones what is new. --domain and what follows are for --alerts.
     """
     _check(store, live, batch, alerts or bool(rule))
     end_on_sigterm()
@@ -97,9 +96,9 @@ def run(
         if alerts:
             from hubbub.pipeline.alerts import Alerts, choose_rules
 
-            rules = choose_rules(rule or [])
-            node = stack.enter_context(open_node(domain, interface, log, peers))
-            look = Alerts(out, rules, _publish_to(node)).look
+            rules = choose_rules(rule or [])  # Before the node opens: a bad one is a line at once.
+            publish = _publish_to(stack.enter_context(open_node(domain, interface, log, peers)))
+            look = Alerts(out, rules, publish).look
         bar = stack.enter_context(Progress(None, ""))
         pipeline = stack.enter_context(
             _open(store, out, only or [], window, watermark, master, batch, live, bar)

@@ -105,10 +105,7 @@ def pub(
 
     Exits with 1 when subscribers did not come or did not confirm in time, with 2 on an error.
     """
-    if (body is not None) + lines + (size_bytes is not None) > 1:
-        raise typer.BadParameter("give one of BODY, --stdin and --size")
-    if body is None and size_bytes is None and sys.stdin.isatty():
-        raise typer.BadParameter("nothing to publish: give BODY, --size, --stdin, or pipe it in")
+    _check_what(body, size_bytes, lines)
     with open_node(domain, interface, log, peers) as node:
         node.on_event(_tell_slow_consumers)
         publisher = node.publisher(subject)
@@ -121,6 +118,14 @@ def pub(
         code = _publish_and_confirm(node, publisher, payloads, rate, tally, progress)
     _report(subject, tally, as_json)
     raise typer.Exit(code)
+
+
+def _check_what(body: str | None, size_bytes: int | None, lines: bool) -> None:
+    """Refuse more than one thing to publish, and none at all."""
+    if (body is not None) + lines + (size_bytes is not None) > 1:
+        raise typer.BadParameter("give one of BODY, --stdin and --size")
+    if body is None and size_bytes is None and sys.stdin.isatty():
+        raise typer.BadParameter("nothing to publish: give BODY, --size, --stdin, or pipe it in")
 
 
 def _payload(body: str | None, size_bytes: int | None) -> bytes:
