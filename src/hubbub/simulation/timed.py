@@ -44,7 +44,10 @@ class Maker:
         self.node = node
         self.sent: list[Sent] = []
         self.lost: Counter[tuple[int, int]] = Counter()  # How often node and tick did not meet.
+        self.arrived: set[tuple[int, int]] = set()  # Node and tick that did.
+        self.overtaken: set[int] = set()  # Ticks behind which the next one came before all copies.
         self.copies = options.copies
+        self._last_copy_ns = 0
         self.spacing_us = max(options.floor_us, -(-1_000_000 * self.copies // options.cap_hz))
         self._grid_ns = 0
         self._wanted: set[int] = set()  # Periods, when a sample was made last.
@@ -88,11 +91,20 @@ class Maker:
             self.stage.world.check(is_begin, text)
 
     def _respond(self, due: Due) -> None:
-        producer = self.producer
-        self.sent.append(Sent(self.stage.world.now, due.era, due.tick_ns))
+        producer, now = self.producer, self.stage.world.now
+        if self.sent and now <= self._last_copy_ns:
+            self.overtaken.add(self.sent[-1].tick_ns)
+        self._last_copy_ns = now + producer.plan.tick_ns * (self.copies - 1) // self.copies + MS
+        self.sent.append(Sent(now, due.era, due.tick_ns))
         value = b"%d %d" % (producer.type, due.tick_ns) + producer.origin
         self.node.core.timed.respond(self.node.now, due, value, due.tick_ns)
         self.node.wake()
+
+    def is_lost(self, node: int, tick_ns: int) -> bool:
+        """Tell whether no copy of a sample has reached a node, of all that were to be sent."""
+        copies = 1 if tick_ns in self.overtaken else self.copies
+        is_there = (node, tick_ns) in self.arrived
+        return not is_there and self.lost[node, tick_ns] >= copies
 
     def stop(self) -> None:
         """End it."""
@@ -275,7 +287,7 @@ class Company:
         for sent in maker.sent:
             if sent.tick_ns <= taken[0].tick_ns or sent.true_ns > end_ns - in_flight_ns:
                 continue
-            is_lost = maker.lost[user.node.index, sent.tick_ns] >= maker.copies
+            is_lost = maker.is_lost(user.node.index, sent.tick_ns)
             if sent.tick_ns // period_ns > slot and not is_lost:
                 slot = sent.tick_ns // period_ns
                 expected.append(sent.tick_ns)
@@ -290,13 +302,16 @@ class Company:
         """Lose samples, and write down which, and what there was to hear."""
         if frame[KIND_OFFSET] in (INTEREST, RESPONSE) and len(self.heard) < _HEARD_MAX:
             self.heard.append(frame)
-        if frame[KIND_OFFSET] != RESPONSE or not self.stage.world.chance(self.loss):
+        if frame[KIND_OFFSET] != RESPONSE:
             return False
+        is_lost = self.stage.world.chance(self.loss)
         response = decode_response(frame, HEADER_BYTES, len(frame))
         for maker in self.makers:
             if response is not None and maker.producer.origin == response.origin:
-                maker.lost[target.index, response.tick_ns] += 1
-        return True
+                met = target.index, response.tick_ns
+                maker.lost[met] += is_lost
+                maker.arrived |= set() if is_lost else {met}
+        return is_lost
 
 
 def _slots_between(taken: list[Taken], period_ns: int) -> int:

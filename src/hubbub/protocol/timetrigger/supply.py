@@ -171,10 +171,14 @@ class Supply:
         self._send(now, producer, response)
 
     def send_again(self, now: int, again: Again) -> None:
-        """Send a copy of a sample, unless its producer has stopped."""
+        """Send a copy of a sample, unless its producer has stopped, or made another meanwhile.
+
+        That can be where the plan has changed: whoever is new would take the old one for its first.
+        """
         again.take()
-        if again.producer.is_open:
-            self._send(now, again.producer, again.response)
+        producer = again.producer
+        if producer.is_open and again.response.sequence == producer.sequence:
+            self._send(now, producer, again.response)
 
     def _send(self, now: int, producer: Producer, response: Response) -> None:
         destination = self._route(producer)

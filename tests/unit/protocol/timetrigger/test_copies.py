@@ -3,7 +3,8 @@
 import pytest
 
 from hubbub.limits import MS, SECOND
-from hubbub.wire.header import RESPONSE
+from hubbub.wire.header import HEADER_BYTES, RESPONSE
+from hubbub.wire.timed import decode_response
 from tests.harness import Lan
 from tests.unit.protocol.timetrigger.cars import Car
 
@@ -46,6 +47,21 @@ def test_copies_count_for_the_cap(lan: Lan) -> None:
     lan.run(2 * SECOND)
     assert producer.plan.granted_us == 20_000
     assert 198 <= len(lan.sent_of(RESPONSE)) <= 202
+
+
+def test_no_copy_is_sent_behind_a_newer_sample_when_the_plan_gets_faster(lan: Lan) -> None:
+    maker, user, newcomer = Car(lan), Car(lan), Car(lan)
+    maker.produce(copies=2)
+    user.consume(1000)
+    lan.run(1010 * MS)
+    consumer = newcomer.consume(100)  # The copy of the tick of 1 s was to go at 1.5 s.
+    del lan.sent[:]
+    lan.run(980 * MS)
+    frames = [
+        decode_response(one.data, HEADER_BYTES, len(one.data)) for one in lan.sent_of(RESPONSE)
+    ]
+    sequences = [one.sequence for one in frames if one is not None]
+    assert sequences == sorted(sequences) and consumer.counts["early"] == 0
 
 
 def test_no_copy_is_sent_after_the_end_of_its_producer(lan: Lan) -> None:
