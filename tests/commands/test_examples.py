@@ -16,6 +16,7 @@ from tests.integration.bus import DEADLINE_S, IS_SOAK, ROOT, fresh_place, wait_u
 EXAMPLES = ROOT / "examples"
 TRIED = {
     "demo.py",
+    "gateway.py",
     "hello.py",
     "image_without_a_copy.py",
     "record_and_read.py",
@@ -157,6 +158,13 @@ def test_service_example_needs_no_multicast() -> None:
     done = run("service_without_multicast.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["published to 1 subscriber", "line 1 is running"]
+
+
+def test_gateway_joins_two_networks_and_says_what_crossed() -> None:
+    done = run("gateway.py")
+    assert done.returncode == 0, done.stderr
+    assert "sensor says 21.5 on /plant/line1/temp" in done.stdout
+    assert "to office: 1 message(s)" in done.stdout and "to plant: 0 message(s)" in done.stdout
 
 
 def test_recorded_messages_are_read_again(tmp_path: Path) -> None:
