@@ -147,10 +147,11 @@ def test_time_triggered_example_gets_samples_a_period_apart() -> None:
     done = run("time_triggered.py")
     assert done.returncode == 0, done.stderr
     brakes, display, sent = done.stdout.splitlines()
-    # A busy machine may skip a slot, so they are a multiple of the period apart.
-    for line, period_ms in ((brakes, 40), (display, 100)):
+    # A busy machine may skip a tick. Then the next one in the slot is taken, which may be that of
+    # the other consumer: all of them are a multiple of 20 ms apart.
+    for line in (brakes, display):
         apart_ms = int(line.split()[-2])
-        assert apart_ms and apart_ms % period_ms == 0
+        assert apart_ms and apart_ms % 20 == 0
     assert sent.endswith("without consumers there are none")
 
 
