@@ -68,7 +68,8 @@ class Demand:
         if self._repeats:
             self.due_ns = now + TIMED_REPEAT_INTERVAL
         elif self.consumers:
-            share = self._random.uniform(0.9, 1.1) / LEASE_RENEWALS
+            # The last renewal comes before the lease ends, so that two may be lost.
+            share = self._random.uniform(0.75, 0.95) / LEASE_RENEWALS
             self.due_ns = now + int(self.lease_ms * MS * share)
         else:
             self.due_ns = NEVER

@@ -174,7 +174,7 @@ def test_interest_is_renewed_three_times_a_lease_and_not_by_all_at_once(lan: Lan
     lan.run(20 * SECOND)
     times = [[one.sent_ns for one in lan.sent_of(INTEREST, user.node)] for user in users]
     gaps = [after - before for some in times for before, after in pairwise(some[2:])]
-    assert 900 * MS <= min(gaps) < max(gaps) <= 1100 * MS and len(gaps) >= 34
+    assert 750 * MS <= min(gaps) < max(gaps) <= 950 * MS and len(gaps) >= 34
     assert all(one != other for one, other in zip(times[0][3:], times[1][3:], strict=False))
 
 
