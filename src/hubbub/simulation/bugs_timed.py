@@ -82,6 +82,22 @@ def interests_never_expire(sound: Method) -> Method:
     return expire
 
 
+@bug(Interests, "take", "timed_loss")
+def renewals_heard_and_not_believed(sound: Method) -> Method:
+    """Let a lease end when it would have without them: who still asks is owed samples meanwhile."""
+
+    def take(self: Interests, now: int, interest: Interest, via: bytes) -> bool:
+        origin = make_origin(interest.node, interest.port)
+        before = self.leases.get(origin)
+        is_changed = bool(sound(self, now, interest, via))
+        if before is not None and not is_changed:
+            renewed = self.leases[origin]
+            self.leases[origin] = renewed._replace(expires_ns=before.expires_ns)
+        return is_changed
+
+    return take
+
+
 @bug(Demand, "tell", "timed_clocks")
 def interest_never_renewed(sound: Method) -> Method:
     """Tell an interest only when it changes."""

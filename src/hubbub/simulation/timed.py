@@ -17,20 +17,22 @@ from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.passing import Sample
 from hubbub.protocol.timetrigger.plan import DUE, STRICT
 from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
+from hubbub.simulation.leases import Leases
 from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.stage import Stage
 from hubbub.wire.header import HEADER_BYTES, INTEREST, KIND_OFFSET, RESPONSE
-from hubbub.wire.timed import OUT_OF_TURN, decode_response
+from hubbub.wire.timed import OUT_OF_TURN, Interest, decode_response, decode_timed
 
 _HEARD_MAX = 500
 
 
 class Sent(NamedTuple):
-    """A sample that was made: when, for which tick of which era."""
+    """A sample that was made: when, for which tick of which era, and when its copies are out."""
 
     true_ns: int
     era: int
     tick_ns: int
+    copied_ns: int
 
 
 class Maker:
@@ -47,7 +49,7 @@ class Maker:
         self.arrived: set[tuple[int, int]] = set()  # Node and tick that did.
         self.overtaken: set[int] = set()  # Ticks behind which the next one came before all copies.
         self.copies = options.copies
-        self._last_copy_ns = 0
+        self.leases = Leases()
         self.spacing_us = max(options.floor_us, -(-1_000_000 * self.copies // options.cap_hz))
         self._grid_ns = 0
         self._wanted: set[int] = set()  # Periods, when a sample was made last.
@@ -92,19 +94,25 @@ class Maker:
 
     def _respond(self, due: Due) -> None:
         producer, now = self.producer, self.stage.world.now
-        if self.sent and now <= self._last_copy_ns:
+        if self.sent and now <= self.sent[-1].copied_ns:
             self.overtaken.add(self.sent[-1].tick_ns)
-        self._last_copy_ns = now + producer.plan.tick_ns * (self.copies - 1) // self.copies + MS
-        self.sent.append(Sent(now, due.era, due.tick_ns))
+        copied_ns = now + producer.plan.tick_ns * (self.copies - 1) // self.copies + MS
+        self.sent.append(Sent(now, due.era, due.tick_ns, copied_ns))
         value = b"%d %d" % (producer.type, due.tick_ns) + producer.origin
         self.node.core.timed.respond(self.node.now, due, value, due.tick_ns)
         self.node.wake()
 
-    def is_lost(self, node: int, tick_ns: int) -> bool:
-        """Tell whether no copy of a sample has reached a node, of all that were to be sent."""
-        copies = 1 if tick_ns in self.overtaken else self.copies
-        is_there = (node, tick_ns) in self.arrived
-        return not is_there and self.lost[node, tick_ns] >= copies
+    def is_lost(self, node: int, sent: Sent) -> bool:
+        """Tell whether no copy of a sample has reached a node, of all that it was owed."""
+        met = node, sent.tick_ns
+        return met not in self.arrived and self.lost[met] >= self._count_owed(node, sent)
+
+    def _count_owed(self, node: int, sent: Sent) -> int:
+        """Return how often a sample must be sent to a node, at least."""
+        if not self.leases.holds(node, sent.true_ns, sent.true_ns):
+            return 0
+        is_kept = self.leases.holds(node, sent.true_ns, sent.copied_ns)
+        return self.copies if is_kept and sent.tick_ns not in self.overtaken else 1
 
     def stop(self) -> None:
         """End it."""
@@ -203,6 +211,7 @@ class Company:
         self.makers: list[Maker] = []
         self.users: list[User] = []
         self.loss = 0.0
+        self.interest_loss = 0.0
         self.heard: list[bytes] = []  # Frames on the wire.
         stage.network.drop = self._drop
 
@@ -287,7 +296,7 @@ class Company:
         for sent in maker.sent:
             if sent.tick_ns <= taken[0].tick_ns or sent.true_ns > end_ns - in_flight_ns:
                 continue
-            is_lost = maker.is_lost(user.node.index, sent.tick_ns)
+            is_lost = maker.is_lost(user.node.index, sent)
             if sent.tick_ns // period_ns > slot and not is_lost:
                 slot = sent.tick_ns // period_ns
                 expected.append(sent.tick_ns)
@@ -299,9 +308,11 @@ class Company:
         )
 
     def _drop(self, source: SimulatedNode, target: SimulatedNode, frame: bytes) -> bool:
-        """Lose samples, and write down which, and what there was to hear."""
+        """Lose samples and interests, and write down which, and what there was to hear."""
         if frame[KIND_OFFSET] in (INTEREST, RESPONSE) and len(self.heard) < _HEARD_MAX:
             self.heard.append(frame)
+        if frame[KIND_OFFSET] == INTEREST:
+            return self._drop_interest(source, target, frame)
         if frame[KIND_OFFSET] != RESPONSE:
             return False
         is_lost = self.stage.world.chance(self.loss)
@@ -312,6 +323,17 @@ class Company:
                 maker.lost[met] += is_lost
                 maker.arrived |= set() if is_lost else {met}
         return is_lost
+
+    def _drop_interest(self, source: SimulatedNode, target: SimulatedNode, frame: bytes) -> bool:
+        if self.stage.world.chance(self.interest_loss):
+            return True
+        interest = decode_timed(Interest, frame[HEADER_BYTES:])
+        if interest is None:
+            return False
+        for maker in self.makers:
+            if maker.node is target and maker.producer.type == interest.type:
+                maker.leases.hear(self.stage.world.now, source.index, interest)
+        return False
 
 
 def _slots_between(taken: list[Taken], period_ns: int) -> int:
