@@ -65,7 +65,10 @@ class Forker:
 
     def _reap(self, *_: object) -> None:
         while self._ends:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return  # Another signal came in between, and its handler has reaped the last one.
             if pid == 0:
                 return
             end = self._ends.pop(pid)
