@@ -267,7 +267,9 @@ class Connection(Closing):
         for sender in outgoing.senders.values():
             sender.framer.hold_until_ns = 0
         self.driver.flush(monotonic_ns())
-        return self.driver.wait(outgoing.is_settled, timeout) and outgoing.is_delivered()
+        is_settled = self.driver.wait(outgoing.is_settled, timeout)
+        self.driver.hand_out()
+        return is_settled and outgoing.is_delivered()
 
     def close(self, linger_ms: float | None = None) -> None:
         """Leave the channel; what is pending is sent, repairs are served for a while."""

@@ -53,6 +53,7 @@ PUBLISHER_TURN: Final = 300 * US  # Who publishes serves the loop beside it so o
 PUBLISHER_SENDS: Final = 2 * MS + HOLDBACK // 2
 # One caller sends at most so many bursts, lest it become everybody's sender.
 FLUSH_BURSTS_MAX: Final = 4
+HAND_OUT_S: Final = 1.0  # So long a flush waits for callbacks that another thread runs.
 
 # Flow control (decision 0005).
 WINDOW_BYTES_MIN: Final = 16 * 1024

@@ -52,6 +52,18 @@ class Dispatcher:
                 if owns(self._running):
                     self._running.release()
 
+    def finish(self, timeout_s: float) -> None:
+        """Hand out all there is, after who is at it; a callback does not wait for itself."""
+        if owns(self._running):
+            return
+        try:
+            if self._running.acquire(timeout=timeout_s):
+                while self._items:
+                    self._hand_out(self._items.popleft())
+        finally:
+            if owns(self._running):
+                self._running.release()
+
     def _hand_out(self, item: Delivery | Handover | Event) -> None:
         if not isinstance(item, Delivery):
             item.run() if isinstance(item, Handover) else self.emit(item)

@@ -15,6 +15,7 @@ from hubbub.errors import Backpressure, ClosedError, HubbubError
 from hubbub.events import Event, Starved
 from hubbub.limits import (
     FLUSH_BURSTS_MAX,
+    HAND_OUT_S,
     MS,
     PUBLISHER_SENDS,
     PUBLISHER_TURN,
@@ -226,6 +227,17 @@ class Driver:
         """Send what is held back of a stream, too."""
         framer.hold_until_ns = 0
         self.flush(time.monotonic_ns())
+
+    def hand_out(self) -> None:
+        """Let our own subscriptions have what is framed, also what another thread is at just now.
+
+        Else who flushed and then closed a subscription could find that it had missed messages.
+        """
+        if owns(self.lock):
+            return  # A signal handler: what it interrupted goes on after it.
+        with self.lock:
+            pass  # Who holds it may have taken messages, and not put them into the dispatcher yet.
+        self.dispatcher.finish(HAND_OUT_S)
 
     def flush_held(self) -> None:
         """Let what is left be sent at once: who published it last is about to wait.
