@@ -6,6 +6,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -200,12 +201,13 @@ def test_pipe_takes_bursts_of_frames_of_any_size_whole() -> None:
         assert "checksum" not in other.statistics().channels[0].drops
 
 
-def test_closed_node_leaves_no_socket_behind() -> None:
+def test_closed_node_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     place = fresh_place()
-    before = set(os.listdir(runtime_directory()))
-    with place.open("a", links=NEAR):
-        assert len(set(os.listdir(runtime_directory())) - before) == 1
-    assert set(os.listdir(runtime_directory())) - before == set()
+    with tempfile.TemporaryDirectory() as directory:  # Where no other test has its own.
+        monkeypatch.setenv("HUBBUB_RUNTIME_DIR", directory)
+        with place.open("a", links=NEAR):
+            assert len(os.listdir(directory)) == 1
+        assert os.listdir(directory) == []
 
 
 def test_forked_child_leaves_the_pipes_to_its_parent() -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import hubbub
+from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
@@ -176,7 +177,7 @@ def _publish_and_confirm(
     try:
         with progress:
             _publish_all(publisher, payloads, rate, tally, progress)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # Between two messages: what was published was counted.
         code = EXIT_INTERRUPTED
     tally.is_confirmed = node.flush(FLUSH_TIMEOUT_S)
     tally.seconds = time.monotonic() - start_s
@@ -193,11 +194,17 @@ def _publish_all(
     progress: Progress,
 ) -> None:
     pace = None if rate is None else Pace(rate)
-    for payload in payloads:
-        if pace is not None:
+
+    def wait() -> bytes | None:
+        payload = next(payloads, None)
+        if pace is not None and payload is not None:
             pace.wait()
-        tally.add(len(payload), publisher.publish(payload))
-        progress.show(tally.messages, publisher.receivers)
+        return payload
+
+    with CtrlC() as ctrl_c:
+        while (payload := ctrl_c.wait(wait)) is not None:
+            tally.add(len(payload), publisher.publish(payload))
+            progress.show(tally.messages, publisher.receivers)
 
 
 def _report(subject: str, tally: Tally, as_json: bool) -> None:

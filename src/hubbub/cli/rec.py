@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import hubbub
+from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import parse_duration, parse_size
 from hubbub.cli.screen import Screen, write_until_the_end
@@ -82,10 +83,12 @@ def rec(
         "convert": convert,
         "services": service or (),
     }
-    trigger, end = _Noted(signal.SIGUSR1), _Noted(signal.SIGINT)
+    trigger, ctrl_c = _Trigger(), CtrlC()
     with open_node(domain, interface, log, peers) as node:
         with hubbub.Recorder(node, patterns, store, **options) as recorder:
-            code = write_until_the_end(lambda: _watch(recorder, trigger, end, duration_s, as_json))
+            code = write_until_the_end(
+                lambda: _watch(recorder, trigger, ctrl_c, duration_s, as_json)
+            )
         lost = sum(one.messages_lost for one in node.statistics().channels)
     _report(recorder, lost, as_json)
     statistics = recorder.statistics()
@@ -94,24 +97,23 @@ def rec(
     raise typer.Exit(EXIT_LOST if lost or statistics.lost else code)
 
 
-class _Noted:
-    """A signal that interrupts nothing: it is looked for between two steps of the work.
+class _Trigger:
+    """SIGUSR1, which interrupts nothing: it is looked for between two steps of the work."""
 
-    When it comes again, the work is stuck, and Ctrl-C does what it does elsewhere.
-    """
-
-    def __init__(self, number: int) -> None:
+    def __init__(self) -> None:
         self.has_come = False
-        signal.signal(number, self._note)
+        signal.signal(signal.SIGUSR1, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.has_come and number == signal.SIGINT:
-            raise KeyboardInterrupt
         self.has_come = True
 
 
 def _watch(
-    recorder: hubbub.Recorder, trigger: _Noted, end: _Noted, duration_s: float | None, as_json: bool
+    recorder: hubbub.Recorder,
+    trigger: _Trigger,
+    ctrl_c: CtrlC,
+    duration_s: float | None,
+    as_json: bool,
 ) -> int:
     """Show how it goes until the end, and return the exit code."""
     screen = Screen()
@@ -121,7 +123,7 @@ def _watch(
     screen.note(f"{begun} {where} from offset {recorder.acknowledged:,}; Ctrl-C ends it")
     end_s = _end_of(duration_s, recorder)
     while time.monotonic() < end_s and not recorder.statistics().error:
-        if end.has_come:
+        if ctrl_c.is_pressed:
             return EXIT_INTERRUPTED
         if trigger.has_come and not recorder.is_triggered:
             recorder.trigger()

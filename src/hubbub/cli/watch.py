@@ -4,17 +4,16 @@ All three are one loop with another kind of topic and other columns. They take p
 any subscriber does, so they see what a subscriber sees: what is lost on the way is lost here, too.
 """
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
 from typing import Annotated, Generic
 
 import typer
 
 import hubbub
+from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
 from hubbub.cli.rates import T, Topics
@@ -128,21 +127,6 @@ def _watch(node: hubbub.Node, order: Order, view: View[T]) -> int:
     return write_until_the_end(watch.run)
 
 
-class CtrlC:
-    """Let Ctrl-C end a wait at once, but a count or a report only when it is whole."""
-
-    def __init__(self) -> None:
-        self.is_pressed = False
-        self.is_awaited = False
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._press)
-
-    def _press(self, number: int, frame: FrameType | None) -> None:
-        is_second, self.is_pressed = self.is_pressed, True
-        if self.is_awaited or is_second:  # Pressed again: what should be whole hangs.
-            raise KeyboardInterrupt
-
-
 class Watch(Generic[T]):
     """Count what a subscription brings, and report it at intervals."""
 
@@ -176,7 +160,6 @@ class Watch(Generic[T]):
         except KeyboardInterrupt:
             self._ctrl_c.is_pressed = True
         if self._ctrl_c.is_pressed:
-            self._ctrl_c.is_awaited = False
             self._report_the_rest()
             return EXIT_INTERRUPTED
         if self._topics:
@@ -187,7 +170,7 @@ class Watch(Generic[T]):
     def _count_until(self, end_s: float) -> None:
         """Count messages, in batches because what is there already costs less to take."""
         while (left_s := end_s - time.monotonic()) > 0 and not self._ctrl_c.is_pressed:
-            message = self._wait(min(left_s, _LOOK_S))
+            message = self._ctrl_c.wait(self._subscription.receive, min(left_s, _LOOK_S))
             if message is None:
                 self._look_around()
                 continue
@@ -196,13 +179,6 @@ class Watch(Generic[T]):
     def _pending(self, count_max: int) -> Iterator[hubbub.Message]:
         """Take what is there already; nobody else takes any, so there is no wait for them."""
         return islice(self._subscription, min(self._subscription.pending, count_max))
-
-    def _wait(self, timeout_s: float) -> hubbub.Message | None:
-        ctrl_c = self._ctrl_c
-        ctrl_c.is_awaited = True
-        message = None if ctrl_c.is_pressed else self._subscription.receive(timeout_s)
-        ctrl_c.is_awaited = False
-        return message
 
     def _look_around(self) -> None:
         """Say once that nothing comes; end if nobody would read what came."""
