@@ -35,7 +35,7 @@ from hubbub.store.writing import Journal
 from hubbub.subjects import check_pattern
 
 _log = logging.getLogger("hubbub.recorder")
-_OWN_S = 5.0  # So long a recorder that closes waits for receivers of what its node published.
+_OWN_S = 1.0  # So long a recorder that closes waits for receivers of what its node published.
 
 
 @dataclass(frozen=True, slots=True)

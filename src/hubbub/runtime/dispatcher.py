@@ -37,32 +37,24 @@ class Dispatcher:
             self._items.extend(events)
             events.clear()
 
-    def run(self) -> None:
-        """Hand out all there is, unless another thread is doing so."""
+    def run(self, wait_s: float = 0.0) -> None:
+        """Hand out all there is, unless another thread is still doing so after that time.
+
+        A callback returns at once: the call that is under way goes on after it.
+        """
         items = self._items
-        while items:
+        while items or wait_s:
             if owns(self._running):
-                return  # A callback of ours: the call that is under way goes on after it.
+                return
             try:
-                if not self._running.acquire(blocking=False):
+                if not self._running.acquire(True, wait_s):
                     return  # Who runs looks again after letting go.
                 while items:
                     self._hand_out(items.popleft())
             finally:
                 if owns(self._running):
                     self._running.release()
-
-    def finish(self, timeout_s: float) -> None:
-        """Hand out all there is, after who is at it; a callback does not wait for itself."""
-        if owns(self._running):
-            return
-        try:
-            if self._running.acquire(timeout=timeout_s):
-                while self._items:
-                    self._hand_out(self._items.popleft())
-        finally:
-            if owns(self._running):
-                self._running.release()
+            wait_s = 0.0
 
     def _hand_out(self, item: Delivery | Handover | Event) -> None:
         if not isinstance(item, Delivery):

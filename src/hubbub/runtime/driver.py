@@ -237,7 +237,7 @@ class Driver:
             return  # A signal handler: what it interrupted goes on after it.
         with self.lock:
             pass  # Who holds it may have taken messages, and not put them into the dispatcher yet.
-        self.dispatcher.finish(HAND_OUT_S)
+        self.dispatcher.run(HAND_OUT_S)
 
     def flush_held(self) -> None:
         """Let what is left be sent at once: who published it last is about to wait.
