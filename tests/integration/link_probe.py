@@ -2,9 +2,11 @@
 
 import itertools
 import os
+import random
 import select
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 from hubbub.links.faults import split
@@ -12,14 +14,24 @@ from hubbub.links.multicast import MulticastLink
 from hubbub.protocol.burst import Burst
 
 DEADLINE_S = 5.0
+_draw = random.SystemRandom()
 _groups = itertools.count(os.getpid() % 200 * 256)
 
 
 def free_port() -> int:
-    """Find a UDP port that nobody has."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Find a port that nobody has, and that the kernel gives to nobody who asks for any."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as given_out:
+        below = int(given_out.read().split()[0])
+    while True:
+        port = _draw.randrange(10_000, max(below, 20_000))
+        with (
+            suppress(OSError),
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream,
+        ):
+            datagrams.bind(("127.0.0.1", port))
+            stream.bind(("127.0.0.1", port))
+            return port
 
 
 def fresh_group() -> str:

@@ -1,6 +1,5 @@
 """Gateways between real sockets: LANs of one host, sites by TCP, and what is left of a break."""
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from tests.integration.bus import (
     take,
     wait_until,
 )
+from tests.integration.link_probe import free_port
 
 COUNT = 2000
 
@@ -120,13 +120,6 @@ def test_two_gateways_in_a_row() -> None:
         assert (topic.origin.name, topic.hops, topic.receivers) == ("talker", 2, 1)
 
 
-def free_tcp_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def with_tls(site: Side, options: TcpOptions) -> Side:
     names = ("ca", "certificate", "key")
     return replace(site, compress="zlib", **{name: getattr(options, name) for name in names})
@@ -134,7 +127,7 @@ def with_tls(site: Side, options: TcpOptions) -> Side:
 
 def test_sites_are_joined_by_tls_packed_and_again_after_a_break(tmp_path: Path) -> None:
     left, right = fresh_place(), fresh_place()
-    address = f"127.0.0.1:{free_tcp_port()}"
+    address = f"127.0.0.1:{free_port()}"
     options = Authority(tmp_path).options("plant-a")
     listening = Side("wan", listen=address, allow=("plant-a",))
     calling = Side("wan", interface="127.0.0.1", peers=(address,))
@@ -166,7 +159,7 @@ def test_sites_are_joined_by_tls_packed_and_again_after_a_break(tmp_path: Path) 
 
 
 def test_who_may_not_connect_is_an_event_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    address = f"127.0.0.1:{free_tcp_port()}"
+    address = f"127.0.0.1:{free_port()}"
     events, allow = Events(), TcpOptions(allow=("10.0.0.0/8",))
     options: dict[str, Any] = {"links": ["tcp"], "multicast": False, "interface": "127.0.0.1"}
     with (

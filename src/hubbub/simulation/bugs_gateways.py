@@ -26,7 +26,7 @@ def origin_not_told(sound: Method) -> Method:
     return declare
 
 
-@bug(Port, "_begin", "gateway_restarts")
+@bug(Port, "_begin", "gateway_restarts", seed=3)
 def sequences_begin_anew(sound: Method) -> Method:
     """Number messages from 1 on, as topics of our own."""
 
@@ -38,7 +38,7 @@ def sequences_begin_anew(sound: Method) -> Method:
     return begin
 
 
-@bug(Places, "find", "gateway_restarts")
+@bug(Places, "find", "gateway_restarts", seed=7)
 def place_of_each_gateway_apart(sound: Method) -> Method:
     """Forget how far we were when another gateway takes over."""
     return lambda self, origin, subject: Place()
@@ -64,7 +64,7 @@ def interest_never_withdrawn(sound: Method) -> Method:
     return ask
 
 
-@bug(Port, "_pass_on", "gateway_restarts")
+@bug(Port, "_pass_on", "gateway_restarts", seed=37)
 def hole_closed_up(sound: Method) -> Method:
     """Go on with the next sequence where messages are missing."""
 
@@ -95,7 +95,7 @@ def urgent_overtakes_too_late(sound: Method) -> Method:
     return lambda self: False
 
 
-@bug(Incoming, "crowd", "gateway_slow")
+@bug(Incoming, "crowd", "gateway_slow", seed=6)
 def room_never_made_again(sound: Method) -> Method:
     """Take in no more when a side is behind, and leave it at that."""
 
@@ -111,7 +111,7 @@ def origins_never_forgotten(sound: Method) -> Method:
     return lambda self, now, heard: None
 
 
-@bug(Tree, "settle", "gateway_ring")
+@bug(Tree, "settle", "gateway_ring", seed=11)
 def all_ports_open(sound: Method) -> Method:
     """Pass on everywhere, however many others do."""
 
@@ -124,7 +124,7 @@ def all_ports_open(sound: Method) -> Method:
     return settle
 
 
-@bug(Tree, "settle", "gateway_parallel")
+@bug(Tree, "settle", "gateway_parallel", seed=2)
 def dead_gateways_believed(sound: Method) -> Method:
     """Take what a gateway said once for true for ever."""
 
@@ -137,7 +137,7 @@ def dead_gateways_believed(sound: Method) -> Method:
     return settle
 
 
-@bug(Tree, "settle", "gateway_returns")
+@bug(Tree, "settle", "gateway_returns", seed=7)
 def newcomer_takes_over_at_once(sound: Method) -> Method:
     """Pass on from the first moment, before anything was heard that would have to be."""
 
@@ -148,7 +148,7 @@ def newcomer_takes_over_at_once(sound: Method) -> Method:
     return settle
 
 
-@bug(Kept, "put", "gateway_parallel")
+@bug(Kept, "put", "gateway_parallel", seed=2)
 def nothing_kept_for_a_failure(sound: Method) -> Method:
     """Stand by without remembering anything."""
     return lambda self, run: None

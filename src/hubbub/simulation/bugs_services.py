@@ -24,7 +24,7 @@ from hubbub.simulation.bugs import Method, bug
 from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, UNAVAILABLE, Answer, Entry, Request
 
 
-@bug(Manager, "_pass", "defect_hole_at_hand_over")
+@bug(Manager, "_pass", "defect_hole_at_hand_over", seed=7)
 def request_for_another_dropped(sound: Method) -> Method:
     """Take a request that is for somebody closer, and do nothing."""
     return lambda self, now, request, target: Answer(request.hop, TAKEN)
@@ -84,7 +84,7 @@ def batch_counted_as_one(sound: Method) -> Method:
     return cut
 
 
-@bug(Publishing, "_finish", "services_burst")
+@bug(Publishing, "_finish", "services_burst", seed=3)
 def waiting_forgotten(sound: Method) -> Method:
     """Send nothing of what waits when there is room for it, nor later."""
 
@@ -148,13 +148,13 @@ def service_of_nobody_heard_by_nobody(sound: Method) -> Method:
     return unheard
 
 
-@bug(Seen, "take", "services_subjects")
+@bug(Seen, "take", "services_subjects", seed=6)
 def subjects_counted_together(sound: Method) -> Method:
     """Take the numbers of all subjects of a publisher for one sequence."""
     return lambda self, origin, first, count: sound(self, origin[:2], first, count)
 
 
-@bug(HandOvers, "take", "services_join")
+@bug(HandOvers, "take", "services_join", seed=2)
 def list_handed_over_in_part(sound: Method) -> Method:
     """Take half of a list for all of it: the rest is back with its next renewal, and has missed."""
 
@@ -166,7 +166,7 @@ def list_handed_over_in_part(sound: Method) -> Method:
     return take
 
 
-@bug(Copies, "update", "services_managers_crash")
+@bug(Copies, "update", "services_managers_crash", seed=10)
 def no_copies(sound: Method) -> Method:
     """Keep the list to oneself."""
 
@@ -176,7 +176,7 @@ def no_copies(sound: Method) -> Method:
     return update
 
 
-@bug(Manager, "member_gone", "services_churn")
+@bug(Manager, "member_gone", "services_churn", seed=4)
 def dead_stay_on_the_list(sound: Method) -> Method:
     """Wait for the lease of a subscriber that is known to be dead."""
     return lambda self, now, node: None
@@ -193,7 +193,7 @@ def newcomer_counts_at_once(sound: Method) -> Method:
     return begin
 
 
-@bug(Hops, "advance", "services_loss")
+@bug(Hops, "advance", "services_loss", seed=2)
 def nothing_repeated(sound: Method) -> Method:
     """Send everything once."""
 
@@ -209,7 +209,7 @@ def dead_branch_not_repaired(sound: Method) -> Method:
     return lambda self, info, below: lambda now, node, answer: None
 
 
-@bug(Sequencer, "push", "services_order")
+@bug(Sequencer, "push", "services_order", seed=4)
 def order_of_arrival(sound: Method) -> Method:
     """Hand messages out as they come."""
     return lambda self, now, number, item, count=1: [item]
@@ -241,7 +241,7 @@ def end_not_sent(sound: Method) -> Method:
     return end
 
 
-@bug(Manager, "_answer", "services_loss")
+@bug(Manager, "_answer", "services_loss", seed=10)
 def result_not_told(sound: Method) -> Method:
     """Leave whoever asked by others without an answer."""
 
@@ -280,7 +280,7 @@ def frames_sent_to_the_first_version(sound: Method) -> Method:
     return send
 
 
-@bug(View, "measure", "services_placement")
+@bug(View, "measure", "services_placement", seed=2)
 def placement_measured_by_xor_alone(sound: Method) -> Method:
     """Compare nodes by XOR, whatever places the services."""
     xor = XorPlacement()

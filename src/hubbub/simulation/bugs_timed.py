@@ -33,7 +33,7 @@ from hubbub.wire.timed import (
 )
 
 
-@bug(Stream, "take", "timed_jitter")
+@bug(Stream, "take", "timed_jitter", seed=3)
 def sample_kept_by_its_arrival(sound: Method) -> Method:
     """Take a sample when the last one is a period ago: `now - last >= period`."""
 
@@ -47,7 +47,7 @@ def sample_kept_by_its_arrival(sound: Method) -> Method:
     return take
 
 
-@bug(Sieve, "_open", "timed_jitter")
+@bug(Sieve, "_open", "timed_jitter", seed=7)
 def all_producers_filtered_as_one(sound: Method) -> Method:
     """Have one filter for all producers of a type."""
 
@@ -59,7 +59,7 @@ def all_producers_filtered_as_one(sound: Method) -> Method:
     return open_stream
 
 
-@bug(Interests, "_replace", "timed_churn")
+@bug(Interests, "_replace", "timed_churn", seed=3)
 def periods_kept_as_a_set(sound: Method) -> Method:
     """Forget a period with the first consumer of it that leaves."""
 
@@ -71,7 +71,7 @@ def periods_kept_as_a_set(sound: Method) -> Method:
     return replace
 
 
-@bug(Interests, "expire", "timed_churn")
+@bug(Interests, "expire", "timed_churn", seed=10)
 def interests_never_expire(sound: Method) -> Method:
     """Serve the dead for ever."""
 
@@ -162,7 +162,7 @@ def port_1_open_to_the_outside(sound: Method) -> Method:
     return lambda self, frame: frame.node != self.node
 
 
-@bug(SlotClock, "discipline", "timed_clocks")
+@bug(SlotClock, "discipline", "timed_clocks", seed=2)
 def step_without_an_era(sound: Method) -> Method:
     """Set the clock, and count its slots on as if it had not been."""
 
@@ -185,7 +185,7 @@ def types_mixed_up(sound: Method) -> Method:
     return renew
 
 
-@bug(Sieve, "is_like", "timed_jitter")
+@bug(Sieve, "is_like", "timed_jitter", seed=3)
 def all_periods_filtered_as_one(sound: Method) -> Method:
     """Let consumers share a sieve, whatever their periods are."""
     return lambda self, other: self.streams.keys() == other.streams.keys()
@@ -218,7 +218,7 @@ def interests_not_aggregated(sound: Method) -> Method:
     return make_demand
 
 
-@bug(Stream, "take", "timed_jitter")
+@bug(Stream, "take", "timed_jitter", seed=3)
 def every_sample_taken(sound: Method) -> Method:
     """Take what comes, however many a slot has."""
 
@@ -240,13 +240,13 @@ def boundary_of_the_longest_period_only(sound: Method) -> Method:
     return next_after
 
 
-@bug(Producer, "follow", "timed_work")
+@bug(Producer, "follow", "timed_work", seed=1)
 def tick_lost_while_another_is_sampled(sound: Method) -> Method:
     """Pass over what is due while the application works."""
     return lambda self: None
 
 
-@bug(Stream, "_take_late", "timed_delay")
+@bug(Stream, "_take_late", "timed_delay", seed=3)
 def delay_learnt_of_taken_samples_only(sound: Method) -> Method:
     """Judge slots by how long the way was when a sample was taken last."""
     return lambda self, now, response: LATE
@@ -258,7 +258,7 @@ def second_consumer_of_a_node_waits(sound: Method) -> Method:
     return lambda self, interest: {wanted.port for wanted in interest.wants}
 
 
-@bug(Demand, "_named", "timed_crowd")
+@bug(Demand, "_named", "timed_crowd", seed=3)
 def only_the_shortest_periods_told(sound: Method) -> Method:
     """Name those who want samples most often, whatever the others want."""
     return lambda self, count: sorted(self.consumers, key=lambda one: one.period_us)[:count]
@@ -282,7 +282,7 @@ def other_numbers_of_a_subject_not_heard(sound: Method) -> Method:
     return lambda self, now, frame: None
 
 
-@bug(Plan, "next_after", "timed_jitter")
+@bug(Plan, "next_after", "timed_jitter", seed=1)
 def sample_at_every_tick_of_the_divisor(sound: Method) -> Method:
     """Send as `strict` does, where only those are served who are due."""
 
@@ -294,13 +294,13 @@ def sample_at_every_tick_of_the_divisor(sound: Method) -> Method:
     return next_after
 
 
-@bug(Supply, "send_again", "timed_loss")
+@bug(Supply, "send_again", "timed_loss", seed=1)
 def copies_of_samples_not_sent(sound: Method) -> Method:
     """Send each sample once, however often it is to be sent."""
     return lambda self, now, again: again.take()
 
 
-@bug(Stream, "judge", "timed_loss")
+@bug(Stream, "judge", "timed_loss", seed=5)
 def misses_not_counted(sound: Method) -> Method:
     """Give up slots, and count none."""
 
@@ -373,7 +373,7 @@ def counts_begin_at_the_time_of_a_clock_that_went_back(sound: Method) -> Method:
     return lambda self, now: self.at(now) // 1000
 
 
-@bug(Reports, "advance", "timed_loss")
+@bug(Reports, "advance", "timed_loss", seed=4)
 def misses_told_only_with_the_next_one(sound: Method) -> Method:
     """Keep what came within a second of the last report for the next occasion."""
 
@@ -383,7 +383,7 @@ def misses_told_only_with_the_next_one(sound: Method) -> Method:
     return advance
 
 
-@bug(Relay, "_look_closely", "timed_loss")
+@bug(Relay, "_look_closely", "timed_loss", seed=1)
 def slots_passed_over_by_a_sample_not_told(sound: Method) -> Method:
     """Tell only of slots that were given up before the next sample came."""
 
