@@ -391,9 +391,10 @@ class Node(Closing):
         node.consume("/vehicle/speed", period_ms=100, callback=print)
 
         With period 0 one of each, and no more. With `mode="one"` only of one producer, and of
-        another if it falls silent. Samples older than `max_age_ms` are dropped. A slot that stays
-        empty is counted, and a `DeadlineMissed`. `of=` names whose samples are wanted: an address,
-        a `Source` or an id. `inside=True`: those of this node, and nobody else is asked.
+        another if it falls silent; with `mode="nearest"` of the nearest: in this node, process,
+        host, LAN or beyond. Samples older than `max_age_ms` are dropped. A slot that stays empty
+        is counted, and a `DeadlineMissed`. `of=` names whose samples are wanted: an address, a
+        `Source` or an id. `inside=True`: those of this node, and nobody else is asked.
         """
         self._refuse_closed()
         connection = self._connection_of(channel, find_data_type(what)[1])

@@ -45,6 +45,18 @@ def take(consumer: hubbub.Consumer, count: int) -> list[hubbub.Message]:
     return found
 
 
+def test_nearest_producer_takes_over_and_gives_way(nodes: Any) -> None:
+    far, user = nodes
+    far.produce(SPEED, lambda: b"far")
+    consumer = user.consume(SPEED, period_ms=20, mode="nearest")
+    assert take(consumer, 1)[0].payload == b"far"
+    near = user.produce(SPEED, lambda: b"near")
+    wait_until(lambda: take(consumer, 1)[0].payload == b"near")
+    assert {message.payload for message in take(consumer, 10)} == {b"near"}
+    near.stop()
+    wait_until(lambda: take(consumer, 1)[0].payload == b"far")
+
+
 def test_samples_come_once_a_period_with_tick_and_origin(nodes: Any) -> None:
     maker, user = nodes
     producer = maker.produce(SPEED, lambda: b"13.9")
@@ -421,7 +433,7 @@ def test_misuse_is_refused_with_value_and_bound(nodes: Any) -> None:
         (lambda: node.consume(SPEED, period_ms=-1), "1 us to a day, or 0 for one sample"),
         (lambda: node.consume("/x", period_ms=1).set_interest(period_ms=0), "1 us to a day"),
         (lambda: node.consume(SPEED, period_us=10**12), "1 us to a day"),
-        (lambda: node.consume(SPEED, period_ms=1, mode="some"), "all, one"),
+        (lambda: node.consume(SPEED, period_ms=1, mode="some"), "all, one, nearest"),
         (lambda: node.consume(SPEED, period_ms=1, max_age_ms=-1), "max_age_ms"),
         (lambda: hubbub.register_data_type(1, "/other"), "already"),
         (lambda: hubbub.register_data_type(0, "/other"), "from 1"),

@@ -26,6 +26,9 @@ def consume(
     one: Annotated[
         bool, typer.Option("--one", help="Of one producer only, if there are several.")
     ] = False,
+    nearest: Annotated[
+        bool, typer.Option("--nearest", help="Of the nearest one only: in this host, or beyond.")
+    ] = False,
     of: Annotated[
         str | None,
         typer.Option("--of", metavar="ID[:PORT]", help="Of this producer, or node, alone."),
@@ -43,11 +46,13 @@ def consume(
     Exits with 3 when slots stayed empty (stderr says which), with 1 when --timeout ended it before
     anything came, or before -n samples came.
     """
+    if one and nearest:
+        raise typer.BadParameter("give one of --one and --nearest")
     write = make_writer(as_json=as_json, raw=raw)
     period_us = read_time(period)
     with open_node(domain, interface, log, peers) as node:
         node.on_event(_tell)
-        mode = "one" if one else "all"
+        mode = "one" if one else "nearest" if nearest else "all"
         consumer = node.consume(subject, period_us=period_us, mode=mode, of=of, queue=100_000)
         code = follow(consumer.receive, write, count, timeout)
         statistics = consumer.statistics()

@@ -393,3 +393,9 @@ def slots_passed_over_by_a_sample_not_told(sound: Method) -> Method:
         return outcome == TAKEN
 
     return look_closely
+
+
+@bug(Relay, "_steps_to", "timed_nearest")
+def all_producers_equally_near(sound: Method) -> Method:
+    """Take every producer for as far away as any other."""
+    return lambda self, route: 0

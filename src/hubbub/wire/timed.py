@@ -35,7 +35,8 @@ COMPONENT_PORT: Final = 2
 ALL: Final = 0  # Samples of every producer.
 ONE: Final = 1  # Of one producer, whichever the consumer chooses.
 OBSERVE: Final = 2  # A copy of what is sent anyway; it starts nothing.
-INTEREST_MODES: Final = (ALL, ONE, OBSERVE)
+NEAREST: Final = 3  # Of the producer that is nearest to the consumer.
+INTEREST_MODES: Final = (ALL, ONE, OBSERVE, NEAREST)
 
 # How a producer plans its ticks, as OFFER says it.
 SCHEDULES: Final = ("due", "strict", "harmonised")
@@ -137,7 +138,7 @@ class Interest(msgspec.Struct, array_like=True, frozen=True):
     hops: U8
     version: U64
     lease_ms: Annotated[int, msgspec.Meta(ge=0, le=LEASE_MS_MAX)]
-    mode: Annotated[int, msgspec.Meta(ge=0, le=OBSERVE)]
+    mode: Annotated[int, msgspec.Meta(ge=0, le=NEAREST)]
     scope: U32
     wants: Annotated[list[Wanted], msgspec.Meta(max_length=WANTS_MAX)]
     subject: Subject = ""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hubbub.limits import PASSED_BY_MAX, PERIOD_US_MAX, PRODUCERS_HEARD_MAX
 from hubbub.message import Source
-from hubbub.protocol.delivery import Handover
+from hubbub.protocol.delivery import INPROC, LOCAL, Handover
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.office import Office
@@ -25,6 +25,7 @@ from hubbub.protocol.timetrigger.sieve import NOBODY, Miss, Sieve
 from hubbub.protocol.timetrigger.slots import DUPLICATE, TAKEN
 from hubbub.wire.timed import (
     GATEWAY_PORT,
+    NEAREST,
     NODE_BYTES,
     ORIGIN_BYTES,
     RESPONSE_HEAD_BYTES,
@@ -38,6 +39,8 @@ from hubbub.wire.timed import (
 
 _REST: Final = Struct("!BBHQQQQI")  # Of a RESPONSE, behind what a route knows.
 _EVERYTHING: Final = 0  # The type of those who want a copy of all.
+_STEPS: Final = {INPROC: 1, LOCAL: 2}  # How far away a peer is, by the link that leads to it.
+_BEYOND: Final = 4  # Somebody else passes on what it sends.
 
 # A third of the time of calling the class, which passes the fields through keywords.
 _new_response: Final[Callable[[Any], Response]] = partial(tuple.__new__, Response)
@@ -252,7 +255,8 @@ class Relay:
         due_ns = sieve.due_ns
         stream = sieve.streams.get(route.origin)
         missed = 0 if stream is None else stream.missed
-        outcome = sieve.take(now, response)
+        steps = self._steps_to(route) if sieve.mode == NEAREST else 0
+        outcome = sieve.take(now, response, steps)
         if stream is not None and stream.missed > missed:  # It is of a slot behind the next.
             self._report(now, sieve, [Miss(route.origin, stream.missed - missed, is_lost=False)])
         if outcome != TAKEN:
@@ -315,6 +319,12 @@ class Relay:
         route.sieves = sieves
         route.consumers = sum(len(sieve.members) for sieve in sieves)
         route.version = self._version
+
+    def _steps_to(self, route: Route) -> int:
+        """Tell how far away a producer is: in this node, process, host, on the LAN, or beyond."""
+        if route.origin.startswith(self._office.node):
+            return 0
+        return _BEYOND if route.peer is None else _STEPS.get(route.peer.link, _BEYOND - 1)
 
     def _source_of(self, route: Route, peer: Peer) -> Source:
         node = route.origin[:NODE_BYTES]

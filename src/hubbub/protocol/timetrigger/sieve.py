@@ -1,7 +1,8 @@
 """What consumers of one type and period have had: a stream for each producer of that type.
 
 Streams are filtered apart, as two producers have two clocks and two schedules. With mode ONE only
-the producer of the lowest address counts that is not silent.
+the producer of the lowest address counts that is not silent; with NEAREST that of the shortest way,
+also if it comes later.
 
 Consumers that want the same share a sieve, so that a sample costs as much for ten of them as for
 one. A consumer that is new has a sieve of its own until both have come to the same slots; what it
@@ -17,7 +18,7 @@ from hubbub.limits import PRODUCERS_HEARD_MAX, US, VACANCY_TOLD
 from hubbub.protocol.timetrigger.clock import SlotClock
 from hubbub.protocol.timetrigger.interests import NEVER
 from hubbub.protocol.timetrigger.slots import STALE, TAKEN, Stream
-from hubbub.wire.timed import ALL, OBSERVE, ONE, SYNCHRONISED, Response, Tag, decode_tag
+from hubbub.wire.timed import ALL, NEAREST, OBSERVE, ONE, SYNCHRONISED, Response, Tag, decode_tag
 
 if TYPE_CHECKING:
     from hubbub.protocol.timetrigger.consumer import Consumer
@@ -78,6 +79,7 @@ class Sieve:
         self._served = 0  # Of streams that have ended,
         self._missed = 0
         self._chosen: bytes | None = None
+        self._chosen_steps = 0  # How far away that is.
         self._quickest: dict[bytes, int] = {}  # From sample to arrival, where clocks differ.
 
     @property
@@ -96,18 +98,18 @@ class Sieve:
         self.counts[FOREIGN] += not is_ours
         return is_ours
 
-    def take(self, now: int, response: Response) -> str:
-        """Take a sample, or say and count why not."""
-        outcome = self._take(now, response)
+    def take(self, now: int, response: Response, steps: int = 0) -> str:
+        """Take a sample of a producer that is so far away, or say and count why not."""
+        outcome = self._take(now, response, steps)
         if outcome != TAKEN:
             self.counts[outcome] += 1
         return outcome
 
-    def _take(self, now: int, response: Response) -> str:
+    def _take(self, now: int, response: Response, steps: int) -> str:
         origin = response.origin
         if self.age_ns_max and self._age(now, response) > self.age_ns_max:
             return STALE
-        if self.mode == ONE and not self._choose(now, origin):
+        if self.mode in (ONE, NEAREST) and not self._choose(now, origin, steps):
             return UNCHOSEN
         stream = self.streams.get(origin)
         if stream is None:
@@ -196,7 +198,8 @@ class Sieve:
         other.counts = self.counts.copy()
         other._served, other._missed = self._served, self._missed
         other._vacancy_ns = self._vacancy_ns
-        other._chosen, other._quickest = self._chosen, dict(self._quickest)
+        other._chosen, other._chosen_steps = self._chosen, self._chosen_steps
+        other._quickest = dict(self._quickest)
         for stream in other.streams.values():
             stream.change_period(period_us * US)
         other._set_due()
@@ -220,21 +223,23 @@ class Sieve:
             self._chosen = None
         self.look_out(now)
 
-    def _choose(self, now: int, origin: bytes) -> bool:
+    def _choose(self, now: int, origin: bytes, steps: int) -> bool:
         """Tell whether this producer is the one to take samples from."""
         if origin == self._chosen:
+            self._chosen_steps = steps
             return True
         if self.is_once and self.served:
             return False
         chosen = None if self._chosen is None else self.streams.get(self._chosen)
-        # Of those that begin together the lowest is chosen; later, whoever is there when the one we
-        # had leaves a slot empty.
+        # Of those that begin together the lowest is chosen; later, whoever is nearer, or there when
+        # the one we had leaves a slot empty.
         if self._chosen is not None and chosen is not None:
-            is_lower = chosen.served <= 1 and origin < self._chosen
-            if not (is_lower or chosen.is_silent(now)):
+            is_nearer = steps < self._chosen_steps
+            is_lower = steps == self._chosen_steps and origin < self._chosen
+            if not (is_nearer or (is_lower and chosen.served <= 1) or chosen.is_silent(now)):
                 return False
             self._close(now, self._chosen)
-        self._chosen = origin
+        self._chosen, self._chosen_steps = origin, steps
         return True
 
     def _age(self, now: int, response: Response) -> int:

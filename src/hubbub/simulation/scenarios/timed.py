@@ -4,11 +4,13 @@ from hubbub.events import ClockStepped, InterestRefused
 from hubbub.limits import INTERESTS_MAX, LEASE_MS_MIN, MS, SECOND, US
 from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
 from hubbub.protocol.timetrigger.timekeeper import BUS_CLOCK
+from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
-from hubbub.simulation.timed import Company, User, draw_periods, half_a_tick
+from hubbub.simulation.timed import Company, Maker, User, draw_periods, half_a_tick
 from hubbub.wire.header import HEADER_BYTES, INTEREST, KIND_OFFSET, RESPONSE
 from hubbub.wire.timed import (
+    NEAREST,
     ONE,
     Interest,
     Wanted,
@@ -354,6 +356,42 @@ def timed_choice(stage: Stage) -> None:
     text = f"{waited_ns / MS} ms until another took over"
     world.check(waited_ns <= 4 * period_us * US + 50 * MS, text)
     _count(stage, company)
+
+
+@scenario
+def timed_nearest(stage: Stage) -> None:
+    """Prefer the nearest of several producers, also a later one; without it, the next nearest."""
+    random, world = stage.random, stage.world
+    company = Company(stage)
+    far, near, user_node = stage.nodes(3)
+    stage.network.pipes.open(near, user_node)
+    world.run_for(60 * MS)
+    period_us = random.choice([50_000, 100_000])
+    user = company.use(user_node, period_us, mode=NEAREST)
+    # In any order: nearer ones take over, others change nothing.
+    nodes = [far, near, user_node]
+    makers = {}
+    for node in random.sample(nodes, len(nodes)):
+        makers[node] = company.make(node)
+        world.run_for(1 * SECOND)
+        _check_nearest(stage, user, makers)
+    for node in (user_node, near):
+        makers.pop(node).stop()
+        world.run_for(1 * SECOND)
+        _check_nearest(stage, user, makers)
+    world.check(user.consumer.missed <= 2 * len(nodes), f"{user.consumer.missed} slots missed")
+    _count(stage, company)
+
+
+def _check_nearest(stage: Stage, user: User, makers: dict[SimulatedNode, Maker]) -> None:
+    """Expect samples of the one that is nearest, and for some time of no other."""
+    here = user.node
+    pipes = stage.network.pipes
+    steps = {node: 0 if node is here else 1 if pipes.is_open(node, here) else 2 for node in makers}
+    nearest = makers[min(steps, key=steps.__getitem__)].producer.origin
+    since_ns = stage.world.now - 500 * MS
+    origins = {one.origin for one in user.taken if one.true_ns > since_ns}
+    stage.world.check(origins == {nearest}, f"samples of {origins}, not of {nearest!r} (NEAREST)")
 
 
 @scenario
