@@ -46,6 +46,7 @@ SYNCHRONISED: Final = 1  # The clock that its tick is of is known to agree with 
 OUT_OF_TURN: Final = 2  # For somebody who is new: the next slot may have begun before it.
 RESUMED: Final = 4  # Nobody wanted a sample before it: no slot between it and the last is owed.
 TAGGED: Final = 8  # Behind the value is a tag, of as many bytes as this flag has.
+LIMITED: Final = 16  # Somebody asks for more than is granted: else that is what is asked for.
 
 DERIVED_TYPES: Final = 1 << 31  # Types from here on are made from the names of their subjects.
 

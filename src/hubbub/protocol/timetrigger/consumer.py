@@ -106,12 +106,12 @@ class Consumer:
         self._vacant_since_ns = now if self._vacant_since_ns is not None else None
         self.period_us = period_us
         self.grants.clear()
-        self.move(self.sieve.split(self._wish(), period_us))
+        self.move(self.sieve.split(now, self._wish(), period_us))
 
-    def rename(self, type: int) -> None:
+    def rename(self, now: int, type: int) -> None:
         """Want samples of the type that others know our subject by."""
         self.type = type
-        self.move(self.sieve.split(self._wish(), self.period_us))
+        self.move(self.sieve.split(now, self._wish(), self.period_us))
 
     def stop(self, now: int) -> None:
         """Want nothing any more."""

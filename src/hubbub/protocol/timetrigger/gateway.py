@@ -275,7 +275,7 @@ class Gateway:
             self.wants.tell_producer(now, component)
         else:
             self.wants.remove(now, component)
-            self.relay.rename(component, type)
+            self.relay.rename(now, component, type)
             self.wants.add(now, component)
         for marks in self._passed_by.values():
             marks.clear()

@@ -40,6 +40,7 @@ class Plan:
         self.schedule = schedule
         self.spacing_ns = spacing_ns
         self.granted_us = periods[0] // US if periods else 0  # The shortest that is served.
+        self.is_limited = bool(asked) and min(asked) * US < spacing_ns  # Some ask for more.
         common = gcd(*periods)
         self._is_moved = common < spacing_ns  # Boundaries are not where periods begin.
         if schedule == STRICT and self._is_moved:

@@ -23,6 +23,7 @@ from hubbub.protocol.timetrigger.interests import LOCAL, NEVER, Interests
 from hubbub.protocol.timetrigger.plan import DUE, STRICT, Plan
 from hubbub.wire.timed import (
     GATEWAY_PORT,
+    LIMITED,
     OBSERVE,
     OUT_OF_TURN,
     RESUMED,
@@ -201,6 +202,7 @@ class Producer:
         flags = SYNCHRONISED if self.clock.is_synchronised else 0
         flags |= OUT_OF_TURN if due.is_extra else 0
         flags |= RESUMED if self._is_resumed else 0
+        flags |= LIMITED if self.plan.is_limited else 0
         flags |= TAGGED if self._tag else 0
         self._is_resumed = False
         return Response(

@@ -25,6 +25,7 @@ from hubbub.protocol.timetrigger.sieve import NOBODY, Miss, Sieve
 from hubbub.protocol.timetrigger.slots import DUPLICATE, TAKEN
 from hubbub.wire.timed import (
     GATEWAY_PORT,
+    LIMITED,
     NEAREST,
     NODE_BYTES,
     ORIGIN_BYTES,
@@ -98,10 +99,10 @@ class Relay:
         self._enter(consumer.type, consumer.sieve)
         self._office.plan(consumer.sieve)
 
-    def rename(self, consumer: Consumer, type: int) -> None:
+    def rename(self, now: int, consumer: Consumer, type: int) -> None:
         """Let a consumer have samples of the type that others know its subject by."""
         sieve, before = consumer.sieve, consumer.type
-        consumer.rename(type)
+        consumer.rename(now, type)
         self._leave(before, sieve)
         self._enter(type, consumer.sieve)
         self._office.plan(consumer.sieve)
@@ -265,7 +266,7 @@ class Relay:
         if sieve.due_ns < due_ns:
             self._office.plan(sieve)
         granted_us = response.granted_us
-        if granted_us > sieve.period_us != 0:
+        if granted_us > sieve.period_us != 0 and response.flags & LIMITED:
             for member in sieve.members:
                 self._office.reports.granted(member, response.origin, granted_us)
         return True

@@ -191,7 +191,7 @@ class Sieve:
         for member in other.members:
             member.move(self)
 
-    def split(self, wish: Wish, period_us: int) -> "Sieve":
+    def split(self, now: int, wish: Wish, period_us: int) -> "Sieve":
         """Return a sieve of another period or wish that begins with the slots of this one."""
         other = Sieve(wish, self.clock, period_us, self.mode, self.age_ns_max)
         other.streams = {origin: copy(stream) for origin, stream in self.streams.items()}
@@ -201,7 +201,8 @@ class Sieve:
         other._chosen, other._chosen_steps = self._chosen, self._chosen_steps
         other._quickest = dict(self._quickest)
         for stream in other.streams.values():
-            stream.change_period(period_us * US)
+            if stream.asked_ns != period_us * US:
+                stream.change_period(now, period_us * US)
         other._set_due()
         return other
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from hubbub.limits import CONSUMER_SILENCE, LEASE_PERIODS, SLOT_TOLERANCE_MIN
 from hubbub.protocol.timetrigger.interests import NEVER
-from hubbub.wire.timed import OUT_OF_TURN, Response
+from hubbub.wire.timed import LIMITED, OUT_OF_TURN, Response
 
 TAKEN: Final = "taken"
 EARLY: Final = "early"
@@ -66,9 +66,11 @@ class Stream:
         self.sequence = response.sequence
         if not response.tick_ns:
             return self._take_unstamped(now)
-        period_ns = max(self.asked_ns, response.granted_us * 1000)
+        # Who is not limited is asked by others for no more than that: our interest was lost.
+        granted_ns = response.granted_us * 1000 if response.flags & LIMITED else 0
+        period_ns = max(self.asked_ns, granted_ns)
         if period_ns != self.period_ns:
-            self._change_period(period_ns)
+            self._change_period(period_ns, response.tick_ns - period_ns)
         if response.era != self.era:
             self.era = response.era
             self._slot = self._delay_ns = None
@@ -157,11 +159,11 @@ class Stream:
             self._set_deadline()
         return self._is_judged or now >= self.deadline_ns
 
-    def change_period(self, period_ns: int) -> None:
-        """Take samples at another period; the slot of the last one counts as served."""
+    def change_period(self, now: int, period_ns: int) -> None:
+        """Take samples at another period; the slots up to this time count as served."""
         self.asked_ns = period_ns
         self._due_ns = None
-        self._change_period(period_ns)
+        self._change_period(period_ns, now - (self._delay_ns or 0))
 
     def is_like(self, other: "Stream") -> bool:
         """Tell whether both take the same samples from now on."""
@@ -237,11 +239,12 @@ class Stream:
         else:
             self._delay_ns = known + ((delay_ns - known) >> _DELAY_WEIGHT)
 
-    def _change_period(self, period_ns: int) -> None:
+    def _change_period(self, period_ns: int, begun_ns: int) -> None:
+        """Count in slots of another length, from that of the last tick or of this one on."""
         self.period_ns = period_ns
         self._gap_ns = min(self._gap_ns, period_ns)
         if self._slot is not None:
-            self._slot = self.tick_ns // period_ns
+            self._slot = max(self.tick_ns, begun_ns) // period_ns
             self._set_deadline()
 
     def _grace_ns(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from hubbub.limits import MS, SECOND, US
 from hubbub.protocol.timetrigger.slots import DUPLICATE, EARLY, LATE, TAKEN, Stream
-from hubbub.wire.timed import Response
+from hubbub.wire.timed import LIMITED, Response
 
 ORIGIN = bytes(14)
 DELAY = 2 * MS
@@ -15,8 +15,10 @@ EPOCH = 1_700_000_100 * SECOND  # A multiple of all periods here.
 RUN_S = 600
 
 
-def sample(sequence: int, tick_ns: int, era: int = 0, granted_us: int = 0) -> Response:
-    return Response(ORIGIN, 0, 1, 1, 0, era, sequence, tick_ns, tick_ns, granted_us, b"")
+def sample(
+    sequence: int, tick_ns: int, era: int = 0, granted_us: int = 0, flags: int = 0
+) -> Response:
+    return Response(ORIGIN, 0, 1, 1, flags, era, sequence, tick_ns, tick_ns, granted_us, b"")
 
 
 def arrivals(tick_ms: int, jitter_ns: int, random: Random) -> list[tuple[int, int]]:
@@ -145,17 +147,45 @@ def test_granted_period_that_is_longer_makes_slots_longer() -> None:
     for number in range(1, 11):
         now = number * 100 * MS
         assert stream.judge(now) == 0
-        assert stream.take(now, sample(number, now, granted_us=100_000)) == TAKEN
+        limited = sample(number, now, granted_us=100_000, flags=LIMITED)
+        assert stream.take(now, limited) == TAKEN
     assert (stream.served, stream.missed) == (10, 0)
+
+
+def test_period_that_others_ask_for_is_not_taken_for_what_is_granted_to_us() -> None:
+    stream = Stream(0, 10 * MS)
+    missed = 0
+    for number in range(1, 11):
+        now = number * 100 * MS
+        missed += stream.judge(now)
+        assert stream.take(now, sample(number, now, granted_us=100_000)) == TAKEN
+    assert (stream.served, stream.missed) == (10, 9 * 9) and missed > 50
+
+
+def test_limit_that_ends_leaves_no_slots_behind_that_were_never_owed() -> None:
+    stream = Stream(0, 10 * MS)
+    assert stream.take(100 * MS, sample(1, 100 * MS, granted_us=100_000, flags=LIMITED)) == TAKEN
+    assert stream.take(200 * MS, sample(2, 200 * MS, granted_us=10_000)) == TAKEN
+    assert stream.take(210 * MS, sample(3, 210 * MS, granted_us=10_000)) == TAKEN
+    assert (stream.served, stream.missed) == (3, 0)
+
+
+def test_slots_before_a_change_of_the_period_are_not_owed_at_the_new_one() -> None:
+    stream = Stream(0, 1000 * MS)
+    assert stream.take(1002 * MS, sample(1, 1000 * MS)) == TAKEN
+    stream.change_period(1902 * MS, 20 * MS)
+    assert stream.judge(1910 * MS) == 0
+    assert stream.take(1922 * MS, sample(2, 1920 * MS)) == TAKEN
+    assert (stream.served, stream.missed) == (2, 0)
 
 
 def test_period_that_changes_serves_no_slot_twice() -> None:
     stream = Stream(0, 100 * MS)
     assert stream.take(1000 * MS, sample(1, 1000 * MS)) == TAKEN
-    stream.change_period(300 * MS)
+    stream.change_period(1000 * MS, 300 * MS)
     assert stream.take(1100 * MS, sample(2, 1100 * MS)) == EARLY
     assert stream.take(1200 * MS, sample(3, 1200 * MS)) == TAKEN
-    stream.change_period(50 * MS)
+    stream.change_period(1200 * MS, 50 * MS)
     assert stream.take(1240 * MS, sample(4, 1240 * MS)) == EARLY
     assert stream.take(1250 * MS, sample(5, 1250 * MS)) == TAKEN
 
