@@ -1,6 +1,6 @@
 """A run that is killed between any two micro-batches, and started again, loses and doubles nothing.
 
-`make soak` kills fifty, `make test` one, and HUBBUB_KILLS=3 three.
+`make soak` kills fifty, and compares all tables; `make test` one, HUBBUB_KILLS=3 three.
 """
 
 import os

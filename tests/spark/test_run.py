@@ -84,10 +84,11 @@ def all_tables(path: Path) -> dict[str, list[Any]]:
 
 
 def run(
-    spark: SparkSession, store: Path, out: Path, kind: str = "incremental", **options: Any
-) -> Summary:
+    spark: SparkSession, store: Path, out: Path, kind: str = "incremental", *,
+    files_max: int = 3, **options: Any,
+) -> Summary:  # fmt: skip
     setup = make_setup(**{"watermark_s": WATERMARK_S} | options)
-    pipeline = Pipeline(spark, store, out, setup, files_max=3)
+    pipeline = Pipeline(spark, store, out, setup, files_max=files_max)
     with pipeline.versions.locked():
         return pipeline.run_batch() if kind == "batch" else pipeline.run_incremental()
 
@@ -139,10 +140,10 @@ def test_incremental_runs_give_the_tables_of_one_batch_run(
 ) -> None:
     parts = segments()
     recording = record(tmp_path / "store", parts[:6])
-    counts = run(spark, recording.path, tmp_path / "tables").counts
+    counts = run(spark, recording.path, tmp_path / "tables", files_max=6).counts
     for table, rows in parts[6:]:
         recording.add(rows, table)
-    more = run(spark, recording.path, tmp_path / "tables").counts
+    more = run(spark, recording.path, tmp_path / "tables", files_max=10).counts
     assert_same(all_tables(tmp_path / "tables"), expected)
     total = count_messages(parts)
     assert counts.read + more.read == total

@@ -15,9 +15,10 @@ from typing import Any
 from hubbub.pipeline.registry import PUBLIC
 from hubbub.pipeline.run import Pipeline, make_setup
 from hubbub.pipeline.versions import Versions
+from tests.integration.bus import IS_SOAK
 from tests.spark.tiny import start_tiny
 
-ONLY = PUBLIC
+ONLY = PUBLIC if IS_SOAK else ("topic_health", "gaps", "node_timeline")
 
 
 def main() -> None:

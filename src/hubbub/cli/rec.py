@@ -3,6 +3,7 @@
 import signal
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -86,9 +87,8 @@ def rec(
     trigger, ctrl_c = _Trigger(), CtrlC()
     with open_node(domain, interface, log, peers) as node:
         with hubbub.Recorder(node, patterns, store, **options) as recorder:
-            code = write_until_the_end(
-                lambda: _watch(recorder, trigger, ctrl_c, duration_s, as_json)
-            )
+            watch = partial(_watch, recorder, trigger, ctrl_c, duration_s, as_json)
+            code = write_until_the_end(watch)
         lost = sum(one.messages_lost for one in node.statistics().channels)
     _report(recorder, lost, as_json)
     statistics = recorder.statistics()

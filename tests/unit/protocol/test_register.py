@@ -112,7 +112,7 @@ def test_every_index_that_was_ours_is_honoured() -> None:
     assert not register.is_for_us(of_old._replace(bitmap=0, receiver=NOBODY))
 
 
-@pytest.mark.parametrize("count", [11, 33, 70])
+@pytest.mark.parametrize("count", [11, 33, 66])
 def test_last_of_so_many_nodes_gets_everything(count: int) -> None:
     lan = Lan(1)
     publisher = lan.nodes[0]
