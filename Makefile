@@ -55,19 +55,23 @@ simulate: .venv/.installed ## 100 seeds of every scenario under virtual time
 	@touch $@
 
 # The soak leaves a stamp for each piece of work that passed, under a hash of the code it passed with:
-# interrupted, it goes on where it stopped, and changed code starts afresh.
+# interrupted, it goes on where it stopped, and changed code starts afresh. Seeds depend on the
+# machines and their simulator alone.
+MACHINES := $(addprefix src/hubbub/,protocol wire simulation limits.py events.py message.py subjects.py errors.py)
+hash_of = $$(find $(1) -name '*.py' | LC_ALL=C sort | xargs cat | sha1sum | cut -c1-12)
+
 soak: .venv/.installed ## the full count of every promise (hours; goes on where it stopped)
-	@key=$$(find src tests -name '*.py' | LC_ALL=C sort | xargs cat | sha1sum | cut -c1-12) && \
-	  $(MAKE) --no-print-directory --keep-going -f Makefile soak-pieces SOAK=.soak/$$key
+	@tests=.soak/$(call hash_of,src tests) seeds=.soak/seeds-$(call hash_of,$(MACHINES) ! -name 'bugs*.py') && \
+	  $(MAKE) --no-print-directory --keep-going -f Makefile soak-pieces SOAK=$$tests SEEDS=$$seeds
 
 SOAK_TESTS := $(shell grep -rl --include='*.py' 'mark\.soak' tests 2>/dev/null)
 SOAK_SEEDS := $(foreach n,$(shell seq 0 25 975),$(n)-$(shell echo $$(($(n) + 25))))
 
 .PHONY: soak-pieces
-soak-pieces: $(SOAK_TESTS:%=$(SOAK)/%.passed) $(SOAK_SEEDS:%=$(SOAK)/seeds-%.passed)
-	@echo "soak: everything passed ($(SOAK))"
+soak-pieces: $(SOAK_TESTS:%=$(SOAK)/%.passed) $(SOAK_SEEDS:%=$(SEEDS)/%.passed)
+	@echo "soak: everything passed ($(SOAK), $(SEEDS))"
 
-$(SOAK)/seeds-%.passed:
+$(SEEDS)/%.passed:
 	$(BIN)/hubbub simulate --scenario all --seeds $(subst -,:,$*)
 	@mkdir -p $(@D) && touch $@
 
