@@ -18,13 +18,13 @@ from hubbub.protocol.timetrigger.passing import Sample
 from hubbub.protocol.timetrigger.sieve import UNCHOSEN
 from hubbub.protocol.timetrigger.slots import DUPLICATE, EARLY, LATE, STALE
 from hubbub.subscription import Subscription
-from hubbub.wire.timed import ALL, NEAREST, OBSERVE, ONE, SYNCHRONISED
+from hubbub.wire.timed import ALL, INTEREST_MODES, NEAREST, OBSERVE, ONE, SYNCHRONISED
 
 if TYPE_CHECKING:
     from hubbub.connection import Connection
     from hubbub.node import Node
 
-_MODES = {"all": ALL, "one": ONE, "nearest": NEAREST}
+_MODES = {INTEREST_MODES[mode]: mode for mode in (ALL, ONE, NEAREST)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from hubbub.closing import Closing
 from hubbub.limits import MS, US
 from hubbub.message import Source
 from hubbub.protocol.timetrigger.watch import SeenInterest, SeenOffer, Watch
-from hubbub.wire.timed import SCHEDULES
+from hubbub.wire.timed import INTEREST_MODES, SCHEDULES
 
 if TYPE_CHECKING:
     from hubbub.connection import Connection
@@ -23,6 +23,7 @@ class ScheduledConsumer:
     port: int
     subject: str
     data_type: int
+    mode: str
     period_ms: float
     served: int
     missed: int
@@ -96,7 +97,7 @@ def _consumers(seen: SeenInterest) -> list[ScheduledConsumer]:
     return [
         ScheduledConsumer(
             seen.source, wanted.port, interest.subject, interest.type,
-            wanted.period_us * US / MS, wanted.served, wanted.missed,
+            INTEREST_MODES[interest.mode], wanted.period_us * US / MS, wanted.served, wanted.missed,
         )
         for wanted in interest.wants
     ]  # fmt: skip

@@ -47,7 +47,7 @@ def test_schedule_shows_producers_consumers_and_load(bus: Bus) -> None:
     with (
         bus.start("produce", SPEED, "--value", "x", "--schedule", "strict"),
         bus.start("consume", SPEED, "--period", "100ms"),
-        bus.start("consume", SPEED, "--period", "150ms"),
+        bus.start("consume", SPEED, "--period", "150ms", "--nearest"),
     ):
         found: dict[str, object] = {}
 
@@ -60,6 +60,7 @@ def test_schedule_shows_producers_consumers_and_load(bus: Bus) -> None:
         wait_until(is_complete)
         assert (found["subject"], found["schedule"]) == (SPEED, "strict")
         assert (found["tick_ms"], found["ticks_hz"]) == (50, 20)
+        assert {one["mode"] for one in found["consumers"]} == {"all", "nearest"}  # type: ignore[attr-defined]
         shown = bus.run("schedule").stdout.decode().splitlines()
         assert shown[0].split()[:4] == ["subject", "who", "port", "role"]
         assert "makes" in shown[1] and "20.0/s" in shown[1]

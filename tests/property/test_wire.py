@@ -104,7 +104,7 @@ node_ids = st.binary(min_size=12, max_size=12)
 periods = st.integers(0, PERIOD_US_MAX)
 interests = st.builds(
     Interest, node_ids, u16, u16, u32, u8, u64, st.integers(0, LEASE_MS_MAX),
-    st.sampled_from(timed.INTEREST_MODES), u32,
+    st.sampled_from(range(len(timed.INTEREST_MODES))), u32,
     st.lists(st.builds(Wanted, u16, periods, u64, u64), max_size=4), texts,
 )  # fmt: skip
 offers = st.builds(

@@ -18,7 +18,7 @@ _COLUMNS = (
     Column("who", is_number=False),
     Column("port", is_optional=True),
     Column("role", is_number=False),
-    Column("schedule", is_number=False, is_optional=True),
+    Column("mode", is_number=False, is_optional=True),
     Column("period"),
     Column("tick", is_optional=True),
     Column("load"),
@@ -78,7 +78,7 @@ def _rows(
 
 def _consumer_row(one: hubbub.ScheduledConsumer, role: str) -> tuple[str, ...]:
     return (
-        one.subject, str(one.source), str(one.port), role, "",
+        one.subject, str(one.source), str(one.port), role, one.mode,
         f"{one.period_ms:g} ms" if one.period_ms else "once", "", "",
         f"{one.served:,}", f"{one.missed:,}",
     )  # fmt: skip
@@ -100,6 +100,7 @@ def _producer_fields(one: hubbub.ScheduledProducer) -> dict[str, Any]:
 def _consumer_fields(one: hubbub.ScheduledConsumer) -> dict[str, Any]:
     return {
         **_end_fields(one),
+        "mode": one.mode,
         "period_ms": one.period_ms,
         "served": one.served,
         "missed": one.missed,

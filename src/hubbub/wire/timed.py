@@ -36,7 +36,7 @@ ALL: Final = 0  # Samples of every producer.
 ONE: Final = 1  # Of one producer, whichever the consumer chooses.
 OBSERVE: Final = 2  # A copy of what is sent anyway; it starts nothing.
 NEAREST: Final = 3  # Of the producer that is nearest to the consumer.
-INTEREST_MODES: Final = (ALL, ONE, OBSERVE, NEAREST)
+INTEREST_MODES: Final = ("all", "one", "observe", "nearest")
 
 # How a producer plans its ticks, as OFFER says it.
 SCHEDULES: Final = ("due", "strict", "harmonised")
