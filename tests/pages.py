@@ -1,7 +1,7 @@
 """What the documents tell a reader to type, and who types it.
 
 Every command of the README and of the guide stands in a block of `console` behind a `$`, every
-snippet in one of `python`. Most commands are played page by page (commands/test_pages.py), what
+snippet in one of `python`. Most commands are played page by page (documents/test_pages.py), what
 needs Spark on the session that its tests share (spark/test_pages.py). Others are run by a test of
 their own, which is named here with the reason.
 """
@@ -21,7 +21,7 @@ ELSEWHERE = {
     r"pip install ": "tests/commands/test_wheel.py::"
     "test_missing_extra_is_one_line_with_the_command_that_installs_it",
     r"\. \.venv/bin/activate": "tests/commands/test_cli.py::test_package_is_the_command",
-    r"make demo": "tests/commands/test_examples.py::"
+    r"make demo": "tests/documents/test_examples.py::"
     "test_demo_loses_frames_and_no_message_and_points_out_who_was_killed",
     r"make test": "tests/unit/test_house.py::test_ci_runs_exactly_what_a_desk_runs",
     # It changes the machine, and needs root.

@@ -25,6 +25,7 @@ types=$!
 begin simulation tests/simulation "$@"
 begin pure "tests/unit tests/property tests/fuzz" "$@"
 begin commands tests/commands "$@"
+begin documents tests/documents "$@"
 begin spark tests/spark "$@"
 "$python" -m pytest tests/integration "$@"
 codes=$?
@@ -34,7 +35,7 @@ for lane in $lanes; do
 done
 wait "$types"
 types_code=$?
-cat "$logs"/pure "$logs"/simulation "$logs"/commands "$logs"/spark "$logs"/types
+cat "$logs"/pure "$logs"/simulation "$logs"/commands "$logs"/documents "$logs"/spark "$logs"/types
 # 5: the arguments choose no test of a lane, which is fine if another has some.
 worst=5
 for code in $codes; do

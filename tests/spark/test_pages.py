@@ -1,7 +1,7 @@
 """What the pages of the guide do with Spark, on the session and the recording that tests share.
 
-`make soak` plays the same commands as programs, with a Spark of their own (commands/test_pages.py).
-Here a command ends as there, but leaves the session to the next.
+`make soak` plays the same commands as programs, with a Spark of their own
+(documents/test_pages.py). Here a command ends as there, but leaves the session to the next.
 """
 
 import os
