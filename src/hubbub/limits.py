@@ -415,7 +415,8 @@ PORT_RETRY: Final = 1 * MS  # A port without room is tried again so soon.
 RODOS_LIST_INTERVAL: Final = 3 * SECOND  # As RODOS does it; at once when something changed.
 RODOS_TIMEOUT: Final = 10 * SECOND
 ROUTED_MAX: Final = 4096  # Messages that are remembered, so that none is taken twice.
-ROUTES_TOLD_MAX: Final = 200  # Topics of a side that a gateway tells of.
+ROUTES_TOLD_MAX: Final = 200  # Topics of a side that a gateway tells of, and nodes there.
+ROUTES_NAMES_MAX: Final = 1000  # Subjects and patterns that these declare.
 ROUTES_TELL: Final = 1 * SECOND
 ROUTES_MAX: Final = 4096  # Nodes that a router remembers; who was silent longest is forgotten.
 

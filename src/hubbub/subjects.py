@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 from hubbub import limits
 from hubbub.errors import SubjectError
 
+OWN_SUBJECTS: Final = "/hubbub/"  # Begin so: what the bus tells of itself.
 ONE: Final = "*"
 REST: Final = "..."
 CACHED_SUBJECTS_MAX: Final = 4096  # A full cache starts afresh.

@@ -21,14 +21,13 @@ from hubbub.errors import HubbubError
 from hubbub.events import Event, GapAbandoned, SlowConsumer
 from hubbub.limits import MS, TOLD_CONSUMERS_MAX, TOLD_EACH, TOLD_EVENTS_MAX
 from hubbub.runtime.tally import Loss, Range, Tally
-from hubbub.subjects import matches
+from hubbub.subjects import OWN_SUBJECTS, matches
 
 if TYPE_CHECKING:
     from hubbub.node import Node
     from hubbub.publisher import Publisher
 
 SUBJECTS: Final = "/hubbub/events/*"
-_OWN: Final = "/hubbub/"
 _NOTHING: Final = Loss(0, ())
 _COUNTED: Final = ("served", "missed", "late", "vacant")
 
@@ -65,7 +64,7 @@ class Telling:
     def __init__(self, node: "Node") -> None:
         self.is_on = True
         self._node = node
-        self._subject = f"{_OWN}events/{node.id.hex()}"
+        self._subject = f"{OWN_SUBJECTS}events/{node.id.hex()}"
         self._lane = node._pool.lane(self._tell_in_turn)
         self._slow: deque[SlowConsumer] = deque()
         self._lost = Tally()
@@ -185,7 +184,7 @@ class Telling:
 
 def _is_theirs(subject: str) -> bool:
     """Tell whether a subject is that of an application, not Hubbub's own."""
-    return not subject.startswith(_OWN)
+    return not subject.startswith(OWN_SUBJECTS)
 
 
 def _count(ranges: tuple[Range, ...]) -> int:

@@ -27,9 +27,15 @@ def test_gateway_passes_on_and_says_so_at_its_end() -> None:
         assert [(side["name"], side["is_open"]) for side in gateway_told["sides"]] == [
             ("left", True), ("right", True),
         ]  # fmt: skip
-        with bus.start("sub", "/t/*", "--domain", LEFT):
+        with bus.start("sub", "/t/only", "--domain", LEFT):
             done = bus.run("ps", "--wait", "3", "--domain", RIGHT)
+            listed = bus.run("ls", "--wait", "3", "--domain", RIGHT)
+            far = json.loads(bus.run("ls", "--wait", "3", "--json", "--domain", RIGHT).stdout)
         assert done.stdout.count(b"gw-1") == 4, "a node, the way to one beyond, and two sides"
+        assert "0→1 by gw-1" in listed.stdout.decode()
+        (topic,) = [one for one in far["topics"] if one["subject"] == "/t/only"]
+        (subscriber,) = topic["far_subscribers"]
+        assert (subscriber["path"], topic["far_publishers"]) == (["gw-1"], [])
         gateway.send_signal(signal.SIGINT)
         code, _, err = finish(gateway)
     assert code == 0, err

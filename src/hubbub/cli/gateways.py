@@ -150,6 +150,11 @@ def node_fields(node: PresentNode) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def far_fields(far: FarNode) -> dict[str, Any]:
+    """Write a node behind gateways for JSON."""
+    return {**node_fields(far.node), "path": list(far.path)}
+
+
 def topic_fields(topic: PassedTopic) -> dict[str, Any]:
     """Write a topic that is passed on for JSON."""
     return {

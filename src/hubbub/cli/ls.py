@@ -13,6 +13,7 @@ from hubbub.cli.directory import (
     publisher_fields,
     subscriber_fields,
 )
+from hubbub.cli.gateways import ARROW, Gateways, far_fields
 from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
@@ -46,13 +47,14 @@ def ls(
 ) -> None:
     """List topics: what is published and wanted, as what type, by how many nodes.
 
+    Behind gateways, too: `1→2 by west > east` is one that publishes and two that want it, there.
     Exits with 1 when there are none.
     """
     hubbub.check_pattern(pattern)
 
     def show(node: hubbub.Node, screen: Screen) -> int:
         rates = None if rate is None else _measure(node, pattern, rate, screen)
-        topics = list_topics(node.peers(), pattern)
+        topics = list_topics(node.peers(), pattern, gateways[0].far_nodes())
         if as_json:
             print_json({"topics": [_fields(topic, rates) for topic in topics]})
         if not topics:
@@ -64,7 +66,8 @@ def ls(
             screen.show([*lines, *summary])
         return 0
 
-    look(domain, interface, log, wait, show, peers)
+    gateways: list[Gateways] = []
+    look(domain, interface, log, wait, show, peers, lambda node: gateways.append(Gateways(node)))
 
 
 def _measure(node: hubbub.Node, pattern: str, seconds: float, screen: Screen) -> Rates:
@@ -90,7 +93,12 @@ def _lay_out(
     columns += [Column(title, is_number=not is_verbose) for title in ends]
     if rates is not None:
         columns.append(Column("per s"))
-    return columns, [_cells(topic, rates, is_verbose=is_verbose) for topic in topics]
+    rows = [_cells(topic, rates, is_verbose=is_verbose) for topic in topics]
+    if any(topic.is_far for topic in topics):
+        columns.append(Column("beyond", is_number=False))
+        far = [_far_cell(topic, is_verbose=is_verbose) for topic in topics]
+        rows = [(*row, cell) for row, cell in zip(rows, far, strict=True)]
+    return columns, rows
 
 
 def _cells(topic: Topic, rates: Rates | None, *, is_verbose: bool) -> tuple[str, ...]:
@@ -106,11 +114,25 @@ def _cells(topic: Topic, rates: Rates | None, *, is_verbose: bool) -> tuple[str,
     return tuple(cells)
 
 
+def _far_cell(topic: Topic, *, is_verbose: bool) -> str:
+    """Say who publishes and wants a topic behind gateways, and by which way."""
+    ends = topic.far_publishers, topic.far_subscribers
+    if is_verbose:
+        named = [", ".join(str(one.node.source) for one in end) or UNKNOWN for end in ends]
+        text = " → ".join(named)
+    else:
+        text = "→".join(f"{len(end):,}" for end in ends)
+    ways = dict.fromkeys(ARROW.join(one.path) for end in ends for one in end)
+    return f"{text} by {', '.join(ways)}" if ways else UNKNOWN
+
+
 def _fields(topic: Topic, rates: Rates | None) -> dict[str, Any]:
     return {
         "subject": topic.subject,
         "types": [name for name in topic.types if name],
         "publishers": [publisher_fields(one) for one in topic.publishers],
         "subscribers": [subscriber_fields(one) for one in topic.subscribers],
+        "far_publishers": [far_fields(one) for one in topic.far_publishers],
+        "far_subscribers": [far_fields(one) for one in topic.far_subscribers],
         "messages_per_second": None if rates is None else round(rates.get(topic.subject, 0), 3),
     }

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 import hubbub
-from hubbub.cli.gateways import ARROW, FarNode, Gateways, fields_of, node_fields, side_lines
+from hubbub.cli.gateways import ARROW, FarNode, Gateways, far_fields, fields_of, side_lines
 from hubbub.cli.looking import WAIT_S, Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
@@ -76,10 +76,7 @@ class _Look:
     def _as_fields(self, peers: list[tuple[str, PeerStatistics]]) -> dict[str, Any]:
         return {
             "nodes": [_fields(channel, peer) for channel, peer in peers],
-            "far": [
-                {**node_fields(one.node), "path": list(one.path)}
-                for one in self._gateways.far_nodes()
-            ],
+            "far": [far_fields(one) for one in self._gateways.far_nodes()],
             "gateways": [fields_of(one) for one in self._gateways],
         }
 

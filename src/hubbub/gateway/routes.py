@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hubbub.gateway.statistics import GatewayStatistics, PortStatistics
-from hubbub.limits import ROUTES_TELL, ROUTES_TOLD_MAX
+from hubbub.limits import ROUTES_NAMES_MAX, ROUTES_TELL, ROUTES_TOLD_MAX
 from hubbub.node import Node
 
 ROUTES_PATTERN: Final = "/hubbub/routes/*"
@@ -46,4 +46,11 @@ def _shorten(port: PortStatistics) -> PortStatistics:
     """Leave out what would make it too long."""
     nodes, topics = port.nodes[:ROUTES_TOLD_MAX], port.topics[:ROUTES_TOLD_MAX]
     untold = len(port.nodes) - len(nodes) + len(port.topics) - len(topics)
-    return replace(port, wanted=(), asked=(), nodes=nodes, topics=topics, untold=untold)
+    left, named = ROUTES_NAMES_MAX, []
+    for node in nodes:
+        publishes = node.publishes[:left]
+        wants = node.wants[: left - len(publishes)]
+        left -= len(publishes) + len(wants)
+        untold += len(node.publishes) - len(publishes) + len(node.wants) - len(wants)
+        named.append(replace(node, publishes=publishes, wants=wants))
+    return replace(port, wanted=(), asked=(), nodes=tuple(named), topics=topics, untold=untold)

@@ -8,6 +8,8 @@ from msgspec import Struct
 from hubbub.limits import SECOND
 from hubbub.message import Source
 from hubbub.protocol.gateway.port import Passed, Port
+from hubbub.protocol.peers import Peer
+from hubbub.subjects import OWN_SUBJECTS
 
 
 class PassedTopic(Struct, frozen=True):
@@ -23,11 +25,13 @@ class PassedTopic(Struct, frozen=True):
 
 
 class PresentNode(Struct, frozen=True):
-    """A node that is there on a side, gateways among them."""
+    """A node that is there on a side, gateways among them, and what it declares."""
 
     source: Source
     host: str
     pid: int
+    publishes: tuple[str, ...] = ()
+    wants: tuple[str, ...] = ()
 
 
 class PortStatistics(Struct, frozen=True):
@@ -46,7 +50,7 @@ class PortStatistics(Struct, frozen=True):
     drops: dict[str, int]
     topics: tuple[PassedTopic, ...]
     untold: int = 0
-    """How many topics and nodes are left out, where this was told by a gateway elsewhere."""
+    """How many topics, nodes and names are left out, where this was told by a gateway elsewhere."""
 
 
 class GatewayStatistics(Struct, frozen=True):
@@ -68,11 +72,7 @@ def describe_port(now: int, port: Port) -> PortStatistics:
         name=port.name,
         source=core.endpoint.source,
         is_open=port.is_open,
-        nodes=tuple(
-            PresentNode(peer.source, peer.host, peer.pid)
-            for peer in core.peers.values()
-            if peer.is_present
-        ),
+        nodes=tuple(_describe_node(peer) for peer in core.peers.values() if peer.is_present),
         wanted=tuple(sorted(port.patterns)),
         asked=tuple(sorted(port.asked)),
         messages=port.messages,
@@ -81,6 +81,15 @@ def describe_port(now: int, port: Port) -> PortStatistics:
         drops=dict(port.drops),
         topics=tuple(_describe_topic(now, passed) for passed in port.passed.values()),
     )
+
+
+def _describe_node(peer: Peer) -> PresentNode:
+    publishes, wants = peer.declared.publications, peer.declared.sound_patterns()
+    return PresentNode(
+        peer.source, peer.host, peer.pid,
+        tuple(name for name in publishes if not name.startswith(OWN_SUBJECTS)),
+        tuple(name for name in wants if not name.startswith(OWN_SUBJECTS)),
+    )  # fmt: skip
 
 
 def _describe_topic(now: int, passed: Passed) -> PassedTopic:

@@ -23,6 +23,7 @@ from hubbub.errors import ConfigurationError
 from hubbub.limits import ALERT_HOURS, SECOND
 from hubbub.pipeline.tables import SHAPES
 from hubbub.pipeline.versions import Versions, hour_of
+from hubbub.subjects import OWN_SUBJECTS
 
 # What goes on as long as something is recorded; the counters of the recorder's node always do.
 _CLOCKS: Final = {
@@ -31,7 +32,6 @@ _CLOCKS: Final = {
 _WINDOWS: Final = 2  # What is lost at the end of a window may be known only in the next one.
 SUBJECT: Final = "/hubbub/alerts"
 _SLOW: Final = ("SlowConsumer", "ConsumerDropped")
-_OWN: Final = "/hubbub/"
 _log = logging.getLogger("hubbub.pipeline")
 
 
@@ -57,7 +57,7 @@ class LiveTables:
             table = self._versions.read(name, SHAPES[name].columns, _is_recent)
             rows = table.to_pylist()
             self._rows[name] = [
-                row for row in rows if not (row.get("subject") or "").startswith(_OWN)
+                row for row in rows if not (row.get("subject") or "").startswith(OWN_SUBJECTS)
             ]
         return self._rows[name]
 

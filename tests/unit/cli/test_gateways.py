@@ -3,12 +3,13 @@
 from typing import Any
 
 from hubbub import Source
+from hubbub.cli.directory import list_topics
 from hubbub.cli.gateways import FarNode, Gateways
 from hubbub.gateway import GatewayStatistics, PortStatistics, PresentNode
 
 
-def node(name: str) -> PresentNode:
-    return PresentNode(Source(name, name.encode().ljust(12), 1), "host", 7)
+def node(name: str, publishes: tuple[str, ...] = (), wants: tuple[str, ...] = ()) -> PresentNode:
+    return PresentNode(Source(name, name.encode().ljust(12), 1), "host", 7, publishes, wants)
 
 
 def port(gateway: str, lan: str, *others: str) -> PortStatistics:
@@ -53,3 +54,15 @@ def test_gateway_that_stands_by_leads_nowhere() -> None:
 
 def test_gateway_that_nothing_leads_to_is_passed_over() -> None:
     assert far(NEXT) == {}
+
+
+def test_topics_of_nodes_behind_gateways_are_listed_with_the_way_there() -> None:
+    mill = FarNode(node("mill", ("/mill/speed", "/log"), ("/crane/*",)), ("gw-1",))
+    crane = FarNode(node("crane", ("/crane/load",), ("/mill/speed", "/mill/...")), ("gw-1", "gw-2"))
+    topics = {one.subject: one for one in list_topics([], far=[mill, crane])}
+    assert list(topics) == ["/crane/load", "/log", "/mill/speed"]
+    assert topics["/crane/load"].far_publishers == [crane]
+    assert topics["/crane/load"].far_subscribers == [mill]
+    assert topics["/mill/speed"].far_subscribers == [crane], "once, by whichever pattern"
+    (found,) = list_topics([], "/log", [mill, crane])
+    assert (found.publishers, found.far_publishers, found.far_subscribers) == ([], [mill], [])
