@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub import GapAbandoned, PeerJoined, PeerLeft, SlowConsumer
+from hubbub import GapAbandoned, LinkDown, PeerJoined, PeerLeft, SlowConsumer
 from hubbub.limits import REFERENCES_PER_FRAME, STORE_BYTES_MAX
 from hubbub.links import depot
 from hubbub.links.meeting import runtime_directory
@@ -369,6 +369,38 @@ def break_pipes_beside_an_ethernet() -> None:
 @pytest.mark.netns
 def test_frames_made_for_a_pipe_that_broke_go_in_fragments() -> None:
     run_scenario(break_pipes_beside_an_ethernet)
+
+
+def pull_the_cable() -> None:
+    """Have the interface down for good beside a pipe."""
+    ip("link add cable type veth peer name beyond")
+    ip("addr add 192.0.2.1/24 dev cable")
+    for name in ("cable", "beyond"):
+        ip(f"link set {name} up")
+    place, events = fresh_place(), Events()
+    options = {
+        "interface": "cable", "links": NEAR, "heartbeat_ms": 500, "peer_timeout_ms": 2500,
+        "on_event": events,
+    }  # fmt: skip
+    with place.open("a", **options) as one, place.open("b", **options) as other:
+        early, publisher = other.subscribe("/early"), one.publisher("/early")
+        assert publisher.wait_for_subscribers(1, 10)
+        wait_until(lambda: pipes_of(one) == 1)
+        ip("link set cable down")
+        assert events.wait(LinkDown).interface == "cable"
+        time.sleep(4)
+        publisher.publish(b"still here")
+        assert payloads(take(early, 1)) == [b"still here"]
+        late, publisher = other.subscribe("/late"), one.publisher("/late")
+        assert publisher.wait_for_subscribers(1, 10), "what changes is told by the pipe"
+        publisher.publish(b"new")
+        assert payloads(take(late, 1)) == [b"new"]
+        assert events.of(PeerLeft) == []
+
+
+@pytest.mark.netns
+def test_nodes_of_one_host_stay_together_when_the_cable_is_pulled() -> None:
+    run_scenario(pull_the_cable)
 
 
 # Payloads by reference.

@@ -340,6 +340,19 @@ class Core:
         before, self.endpoint.ways.grouped = self.endpoint.ways.grouped, grouped
         return grouped != before
 
+    def _note_unheard(self, now: int) -> None:
+        """Note who of this host misses a heartbeat in the group: its cable may be out, or ours."""
+        oldest_ns = now - self.discovery.heartbeat_interval_ns * 5 // 4
+        self.endpoint.ways.note_unheard(
+            frozenset(
+                peer.key
+                for peer in self.peers.values()
+                if peer.pipe is not None
+                and peer.pipe.is_near
+                and max(peer.met_ns, peer.grouped_ns or 0) < oldest_ns
+            )
+        )
+
     def reroute(self, now: int) -> None:
         """Look again which ways frames take."""
         for stream in self.outgoing.senders:
@@ -542,6 +555,8 @@ class Core:
             self._renew_interest(now)
         is_tail_due = self.outgoing.advance(now, peers)
         is_beat = now >= self.discovery.heartbeat_ns
+        if is_beat:
+            self._note_unheard(now)
         if is_tail_due or is_beat:
             self._tell_ends(now, is_beat=is_beat)
         if self.is_closing:

@@ -22,6 +22,9 @@ class Ways:
         self._spare: dict[bytes, FarPipes] = {}  # To nodes that have a better one.
         self.grouped: frozenset[bytes] = frozenset()  # Whom TCP reaches and the group, too.
         self.has_group = True  # Else everybody who has a pipe is the group; the shell sees to it.
+        self.unheard: frozenset[bytes] = (
+            frozenset()
+        )  # Whom a pipe here reaches, not the group.
         self.everybody: GroupAndPipes | None = None  # Where goes what is for all; None: the group.
 
     def open(self, key: bytes, link: str, place: str) -> Pipes:
@@ -62,9 +65,15 @@ class Ways:
         """Return the nodes that are reached by TCP."""
         return [key for key, pipe in self.best.items() if pipe.link == TCP]
 
+    def note_unheard(self, keys: frozenset[bytes]) -> None:
+        """Let what is for all go also by pipes to these, whom the group may not reach."""
+        if keys != self.unheard:
+            self.unheard = keys
+            self._changed()
+
     def _changed(self) -> None:
-        far = self.far if self.has_group else []
-        self.everybody = GroupAndPipes(far) if far else None
+        keys = [*self.far, *sorted(self.unheard & self.best.keys())] if self.has_group else []
+        self.everybody = GroupAndPipes(keys) if keys else None
 
     def link_to(self, key: bytes, links: Links, *, is_heard: bool) -> str:
         """Return the first of these links that leads to a node now; empty: none does.

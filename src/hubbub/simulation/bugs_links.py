@@ -68,6 +68,12 @@ def subscriber_not_told(sound: Method) -> Method:
     return lambda self: iter(())
 
 
+@bug(Ways, "note_unheard", "pulled_cable")
+def group_taken_to_reach_this_host(sound: Method) -> Method:
+    """Tell what is for all by the group alone, also where that is silent."""
+    return lambda self, keys: None
+
+
 @bug(Grants, "link_to", "group_falls_silent", seed=1)
 def silent_group_still_used(sound: Method) -> Method:
     """Go on sending by a group from where nobody was heard for long."""

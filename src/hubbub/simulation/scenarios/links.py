@@ -2,6 +2,7 @@
 
 from itertools import combinations, product
 
+from hubbub.events import PeerLeft
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.delivery import LOCAL, TCP
 from hubbub.protocol.settings import Settings
@@ -53,6 +54,33 @@ def pipe_changes(stage: Stage) -> None:
             stage.network.pipes.open(one, other)
         world.run_for(random.choice([0, 100_000, 1 * MS, 10 * MS]))
     stage.play()
+    stage.finish()
+    stage.check_first()
+
+
+@scenario
+def pulled_cable(stage: Stage) -> None:
+    """Lose the group for good beside pipes: nobody is missed, and what changes is still heard."""
+    random, world = stage.random, stage.world
+    publisher, *nodes = stage.nodes(random.randint(2, 4), _host(stage))
+    for one, other in combinations([publisher, *nodes], 2):
+        stage.network.pipes.open(one, other)
+    early = nodes[: random.randint(0, len(nodes))]
+    for node in early:
+        node.subscribe("/t/...")
+    topic = publisher.publish_on("/t/0")
+    stage.meet([topic], len(early))
+    world.run_for(random.randint(0, 3000) * MS)
+    numbers = [node.index for node in (publisher, *nodes)]
+    stage.network.block(numbers, numbers)
+    world.run_for(random.randint(0, 8000) * MS)
+    for node in nodes[len(early) :]:
+        node.subscribe("/t/...")
+    stage.meet([topic], len(nodes), 3 * SECOND)  # The next heartbeats go by pipes, too.
+    stage.feed(publisher, topic, count=100, pause_ns=(1 * MS, 100 * MS))
+    stage.play()
+    left = [event for _, _, event in stage.ledger.events if isinstance(event, PeerLeft)]
+    world.check(not left, f"who is here was missed: {left[:1]}")
     stage.finish()
     stage.check_first()
 

@@ -217,7 +217,7 @@ def group_falls_silent(stage: Stage) -> None:
         node.insist("/t/...", wish) if world.chance(0.5) else node for node in nodes
     ]
     for node in nodes:
-        network.pipes.open(publisher, node, TCP)
+        network.pipes.open(publisher, node, random.choice(wish[1:]))
         if node in subscribers:
             node.subscribe("/t/...")
     topic = publisher.publish_on("/t/0", links=wish)
