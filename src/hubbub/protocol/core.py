@@ -139,6 +139,7 @@ class Core:
         self._foreign: set[Address] = set()
         self.is_closing = False
         self.is_closed = False
+        self.down: set[str] = set()  # Interfaces that are, as the shell says.
         self._linger_until_ns = 0
         self._goodbye_ns: int | None = None
         self._goodbyes = 0
@@ -341,7 +342,7 @@ class Core:
         return grouped != before
 
     def _note_unheard(self, now: int) -> None:
-        """Note who of this host misses a heartbeat in the group: its cable may be out, or ours."""
+        """Note who of this host the group does not reach: its cable may be out, or ours."""
         oldest_ns = now - self.discovery.heartbeat_interval_ns * 5 // 4
         self.endpoint.ways.note_unheard(
             frozenset(
@@ -349,7 +350,7 @@ class Core:
                 for peer in self.peers.values()
                 if peer.pipe is not None
                 and peer.pipe.is_near
-                and max(peer.met_ns, peer.grouped_ns or 0) < oldest_ns
+                and (self.down or max(peer.met_ns, peer.grouped_ns or 0) < oldest_ns)
             )
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hubbub.errors import Backpressure, ClosedError, HubbubError
-from hubbub.events import Event, Starved
+from hubbub.events import Event, LinkDown, LinkUp, Starved
 from hubbub.limits import (
     FLUSH_BURSTS_MAX,
     HAND_OUT_S,
@@ -463,10 +463,18 @@ class Driver:
         before = self.link.filenos()
         events: list[Event] = self.link.poll_events(now)
         if events:
+            self._note_down(events)
             self.dispatcher.put([], events)
         if self.link.filenos() != before:
             self.loop.call_soon(self._reattach)
         self.journal.tick(now)
+
+    def _note_down(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, LinkDown):
+                self.core.down.add(event.interface)
+            elif isinstance(event, LinkUp):
+                self.core.down.discard(event.interface)
 
     # Without the lock.
 

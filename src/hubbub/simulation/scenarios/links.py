@@ -72,7 +72,12 @@ def pulled_cable(stage: Stage) -> None:
     stage.meet([topic], len(early))
     world.run_for(random.randint(0, 3000) * MS)
     numbers = [node.index for node in (publisher, *nodes)]
-    stage.network.block(numbers, numbers)
+    if random.random() < 0.5:
+        stage.network.block(numbers, numbers)
+    else:  # Its interface has lost its address: it hears the group, but is not heard.
+        dumb = random.choice([publisher, *nodes])
+        dumb.core.down.add("cable")
+        stage.network.block([dumb.index], numbers, both=False)
     world.run_for(random.randint(0, 8000) * MS)
     for node in nodes[len(early) :]:
         node.subscribe("/t/...")
