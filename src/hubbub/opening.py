@@ -1,5 +1,6 @@
 """`hubbub.open`: from options, environment and defaults to a node."""
 
+import inspect
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -87,8 +88,8 @@ def open(
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
-        _identity(name, domain or "default", node_id),
-        make_settings(options),
+        _identity(name, "default" if domain is None else domain, node_id),
+        make_settings(options, others=_OWN_OPTIONS),
         interface=interface,
         loopback=loopback,
         links=choose_links(ways, faults),
@@ -157,6 +158,9 @@ def _refuse_key(key_file: str | None) -> None:
             f"key_file={key_file}: this version cannot seal frames, and will not pretend to;"
             " leave it out to send in the clear"
         )
+
+
+_OWN_OPTIONS = tuple(inspect.signature(open).parameters)[:-1]
 
 
 def _identity(name: str | None, domain: str, node_id: bytes | str | None) -> Identity:

@@ -43,6 +43,8 @@ def parse_address(text: Any, option: str) -> HostAndPort:
         if host.count(":") == 1:
             host, _, port = host.partition(":")
             is_sound = bool(port)
+        elif ":" in host:
+            is_sound = _is_ipv6(host)
     if not is_sound or not 0 < len(host.encode()) <= _HOST_BYTES_MAX or not host.isprintable():
         raise ConfigurationError(
             f"{option}={text!r} is no address: give a host, host:port or [IPv6]:port"
@@ -50,6 +52,13 @@ def parse_address(text: Any, option: str) -> HostAndPort:
     if port and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
         raise ConfigurationError(f"{option}={text!r}: port {port!r} must be from 1 to 65535")
     return HostAndPort(host, int(port or 0))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).version == 6
+    except ValueError:
+        return False
 
 
 class Target:

@@ -22,9 +22,7 @@ class Ways:
         self._spare: dict[bytes, FarPipes] = {}  # To nodes that have a better one.
         self.grouped: frozenset[bytes] = frozenset()  # Whom TCP reaches and the group, too.
         self.has_group = True  # Else everybody who has a pipe is the group; the shell sees to it.
-        self.unheard: frozenset[bytes] = (
-            frozenset()
-        )  # Whom a pipe here reaches, not the group.
+        self.unheard: frozenset[bytes] = frozenset()  # Whom a pipe here reaches, not the group.
         self.everybody: GroupAndPipes | None = None  # Where goes what is for all; None: the group.
 
     def open(self, key: bytes, link: str, place: str) -> Pipes:
