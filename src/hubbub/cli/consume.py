@@ -17,7 +17,9 @@ _TOLD = (
 
 
 def consume(
-    subject: Annotated[str, typer.Argument(help="What is wanted, such as /vehicle/speed.")],
+    subject: Annotated[
+        str, typer.Argument(metavar="SUBJECT", help="What is wanted, such as /vehicle/speed.")
+    ],
     period: Annotated[
         str,
         typer.Option("--period", help="How often: 100ms, 2s, 500us; 0s: once.", metavar="DURATION"),

@@ -25,7 +25,9 @@ _TOLD = (
 
 
 def produce(
-    subject: Annotated[str, typer.Argument(help="What is made, such as /vehicle/speed.")],
+    subject: Annotated[
+        str, typer.Argument(metavar="SUBJECT", help="What is made, such as /vehicle/speed.")
+    ],
     value: Annotated[str | None, typer.Option("--value", help="The same sample each time.")] = None,
     command: Annotated[
         str | None, typer.Option("--command", help="Run this for each sample: its output is it.")

@@ -51,9 +51,9 @@ class Tally:
 
 
 def pub(
-    subject: Annotated[str, typer.Argument(help="Where to publish, such as /plant/line1/temp.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as /plant/line1/temp.")],
     body: Annotated[
-        str | None, typer.Argument(help="The message. Without it: all of standard input.")
+        str | None, typer.Argument(metavar="BODY", help="Without it: all of standard input.")
     ] = None,
     count: Annotated[
         int | None,

@@ -130,7 +130,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the service.")]
 @app.command("pub")
 def publish(
     name: Name,
-    payload: Annotated[str | None, typer.Argument(help="By default each line of stdin.")] = None,
+    payload: Annotated[
+        str | None, typer.Argument(metavar="BODY", help="By default each line of stdin.")
+    ] = None,
     retain: Annotated[
         bool, typer.Option("--retain", help="Keep it for those who subscribe later.")
     ] = False,
