@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from hubbub.errors import ConfigurationError
 
+ALL = "all"
 ETHERNET_MTU = 1500
 LOOPBACK_MTU = 65536
 
@@ -78,6 +79,13 @@ def interfaces() -> list[Interface]:
     return sorted((one for one in found if one is not None), key=lambda one: one.index)
 
 
+def choose_more(wanted: str | None, known: list[Interface]) -> list[Interface]:
+    """Pick the interfaces that `choose` would now, but for the loopback."""
+    if wanted == ALL:
+        return _lan_candidates(known)
+    return [_lan(known)] if wanted is None and _lan_candidates(known) else []
+
+
 def choose(wanted: str | None) -> list[Interface]:
     """Pick the interfaces for a channel: the LAN's (None), a name, an address, or "all".
 
@@ -87,7 +95,7 @@ def choose(wanted: str | None) -> list[Interface]:
     known = interfaces()
     if wanted is None:
         return [_lan(known)]
-    if wanted == "all":
+    if wanted == ALL:
         return _lan_candidates(known) or [_loopback(known)]
     address = _plain_address(wanted)
     for interface in known:

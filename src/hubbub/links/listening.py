@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from hubbub.errors import ConfigurationError, LinkError
 from hubbub.links.dialling import parse_address
-from hubbub.links.interfaces import choose
+from hubbub.links.interfaces import ALL, choose
 from hubbub.links.opening import wanted_address
 
 _CALLS_MAX: Final = 128
@@ -46,7 +46,7 @@ def open_listener(interface: str | None, asked: ListenAt, channel_port: int) -> 
     chosen = choose(interface)[0]
     host = asked.host or wanted_address(interface)
     if not host:
-        host = _EVERYWHERE if interface == "all" else next(iter(chosen.addresses), "")
+        host = _EVERYWHERE if interface == ALL else next(iter(chosen.addresses), "")
     if not host:
         raise ConfigurationError(f"interface {chosen.name} has no address to listen at")
     ports = [channel_port, 0] if asked.port is None else [asked.port]

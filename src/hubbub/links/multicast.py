@@ -19,7 +19,7 @@ from typing import Final
 from hubbub.events import Event
 from hubbub.links.faults import Faults
 from hubbub.links.inlet import Inlet, Received
-from hubbub.links.interfaces import Interface, choose
+from hubbub.links.interfaces import Interface
 from hubbub.links.opening import check_options, frame_bytes, wanted_address, window_bytes
 from hubbub.links.outlet import BURST_BYTES_MAX, BURST_FRAMES_MAX, Outlet
 from hubbub.links.recovery import Recovery
@@ -62,9 +62,11 @@ class MulticastLink:
             send_buffer_bytes=send_buffer_bytes or SOCKET_BUFFER_BYTES,
             wants_gso=gso is not False,
         )
-        self._recovery = Recovery(endpoint, self.channel, choose(interface))
+        self._recovery = Recovery(endpoint, self.channel, interface)
         self._pairs = self._recovery.pairs
-        self.frame_bytes_max = frame_bytes(self.interfaces, endpoint.family, frame_bytes_max)
+        self.frame_bytes_max = frame_bytes(
+            self.interfaces, endpoint.family, frame_bytes_max, is_growing=self._recovery.is_growing
+        )
         self._faults_in = faults.injector("in") if faults else None
         self._faults_out = faults.injector("out") if faults else None
         self._inlet = Inlet(self._recovery, self._faults_in, clock)
@@ -145,6 +147,7 @@ class MulticastLink:
         events = self._recovery.poll()
         if events:
             self._inlet.forget_sockets()
+            self._outlet.note_pairs()
         return events
 
     def close(self) -> None:

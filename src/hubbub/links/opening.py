@@ -6,7 +6,7 @@ from typing import Final
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import FRAME_BYTES_MAX, FRAME_BYTES_MIN
-from hubbub.links.interfaces import Interface
+from hubbub.links.interfaces import ETHERNET_MTU, Interface
 
 # On loopback 64 KiB cost each side 12 to 14 us of the processor in frames of any size from 8 KB on
 # (16 us in frames of 1,472 bytes), if bursts are segmented. What is left is the protocol's work on
@@ -55,8 +55,14 @@ def wanted_address(interface: str | None) -> str | None:
         return None
 
 
-def frame_bytes(chosen: list[Interface], family: socket.AddressFamily, frame_bytes_max: int) -> int:
-    """Choose the frame size: what was asked for, else what fits a datagram on every interface."""
+def frame_bytes(
+    chosen: list[Interface], family: socket.AddressFamily, frame_bytes_max: int, *,
+    is_growing: bool = False,
+) -> int:  # fmt: skip
+    """Choose the frame size: what was asked for, else what fits a datagram on every interface.
+
+    Where more of them may come later, it fits an Ethernet.
+    """
     if frame_bytes_max:
         return frame_bytes_max
     headers = _IPV6_AND_UDP_HEADERS if family == socket.AF_INET6 else _IPV4_AND_UDP_HEADERS
@@ -64,6 +70,7 @@ def frame_bytes(chosen: list[Interface], family: socket.AddressFamily, frame_byt
         min(LOOPBACK_FRAME_BYTES if one.is_loopback else FRAME_BYTES_MAX, one.mtu - headers)
         for one in chosen
     ]
+    sizes += [ETHERNET_MTU - headers] if is_growing else []
     return max(FRAME_BYTES_MIN, min(sizes))
 
 

@@ -60,7 +60,7 @@ class Outlet:
         self._route = route
         self._faults = faults
         self._clock = clock
-        self._is_simple = len(pairs) == 1 and faults is None
+        self.note_pairs()
         self._rest: deque[_Piece] = deque()
         self._partial: Burst | None = None
         self.frames = 0
@@ -68,6 +68,10 @@ class Outlet:
         self.would_block = 0
         self.errors = 0
         self.segmentation_refused = 0
+
+    def note_pairs(self) -> None:
+        """Look again how many interfaces there are."""
+        self._is_simple = len(self._pairs) == 1 and self._faults is None
 
     def send(self, burst: Burst) -> bool:
         """Send a burst; False: offer this same burst again when there is room."""

@@ -1,16 +1,26 @@
-"""The interfaces of a link over time: going down, coming back, perhaps with another address.
+"""The interfaces of a link over time: appearing, going down, coming back with another address.
 
 A membership survives an interface that goes down and up again, but the switches may have forgotten
 us, so we join again (they hear it unless another process of this host is in the group, too; then
 their next query finds us). Sockets are opened anew only if the address or the index is another one;
 the port stays the same if possible, because peers answer to it. What cannot be mended now is tried
 again at the next look: an IPv6 address, for instance, is not usable for a second after it appeared.
+
+A machine that boots may start us before its network. Who asked for the LAN, and found none, is on
+the loopback until there is one; who asked for all interfaces joins each one that comes.
 """
 
 import socket
 
 from hubbub.events import Event, LinkDown, LinkUp
-from hubbub.links.interfaces import Interface, InterfaceWatch, interfaces
+from hubbub.links.interfaces import (
+    ALL,
+    Interface,
+    InterfaceWatch,
+    choose,
+    choose_more,
+    interfaces,
+)
 from hubbub.links.socket_pair import Endpoint, SocketPair
 from hubbub.protocol.burst import Address
 
@@ -18,9 +28,13 @@ from hubbub.protocol.burst import Address
 class Recovery:
     """Open a link's pairs and keep them usable."""
 
-    def __init__(self, endpoint: Endpoint, channel: str, chosen: list[Interface]) -> None:
+    def __init__(self, endpoint: Endpoint, channel: str, wanted: str | None) -> None:
+        chosen = choose(wanted)
         self._endpoint = endpoint
         self._channel = channel
+        self._wanted = wanted
+        # Who asked for all, or for the LAN when there was none, gets what comes later, too.
+        self.is_growing = wanted == ALL or (wanted is None and chosen[0].is_loopback)
         self._watch = InterfaceWatch()
         self._must_look = True
         self._earlier_drops = 0
@@ -43,6 +57,27 @@ class Recovery:
         events: list[Event] = []
         for place, pair in enumerate(self.pairs):
             events += self._look_at(place, pair, known.get(pair.interface.name))
+        return events + self._grow(list(known.values())) if self.is_growing else events
+
+    def _grow(self, known: list[Interface]) -> list[Event]:
+        """Join on interfaces that have come up since; one that is not ready yet is tried again."""
+        events: list[Event] = []
+        there = {pair.interface.name for pair in self.pairs}
+        for interface in choose_more(self._wanted, known):
+            if interface.name in there or not self._addresses(interface):
+                continue
+            try:
+                pair = SocketPair(self._endpoint, interface)
+            except OSError:
+                self._must_look = True
+                continue
+            if self._wanted == ALL:
+                self.pairs.append(pair)
+                self._drop_own_frames()
+            else:  # The LAN takes the place of the loopback.
+                self._replace(0, pair)
+                self.is_growing = False
+            events.append(LinkUp(self._channel, interface.name))
         return events
 
     def kernel_drops(self) -> int:
@@ -108,9 +143,12 @@ class Recovery:
             return
         # The new sockets are opened before the old ones are closed, so their descriptors differ and
         # a poller cannot take one for the other.
-        self.pairs[place] = SocketPair(self._endpoint, interface, pair.address[1])
-        self._earlier_drops += pair.kernel_drops()
-        pair.close()
+        self._replace(place, SocketPair(self._endpoint, interface, pair.address[1]))
+
+    def _replace(self, place: int, pair: SocketPair) -> None:
+        before, self.pairs[place] = self.pairs[place], pair
+        self._earlier_drops += before.kernel_drops()
+        before.close()
         self._drop_own_frames()
 
     def _drop_own_frames(self) -> None:
