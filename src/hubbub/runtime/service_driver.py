@@ -125,10 +125,7 @@ class ServiceDriver:
             result = function(time.monotonic_ns(), *arguments, **options)
             self._send()
             due_ns = self.machine.deadline()
-        self._after()
-        if due_ns < self._armed_ns:
-            self._armed_ns = due_ns
-            self.loop.wake_by(due_ns)
+        self._after_call(due_ns)
         return result
 
     def publish(self, lane: Lane, payload: bytes) -> bool:
@@ -141,10 +138,7 @@ class ServiceDriver:
             number = self.machine.publish_in(time.monotonic_ns(), lane, payload)
             self._send()
             due_ns = self.machine.deadline()
-        self._after()
-        if due_ns < self._armed_ns:
-            self._armed_ns = due_ns
-            self.loop.wake_by(due_ns)
+        self._after_call(due_ns)
         return number is not None
 
     def wait(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
@@ -212,6 +206,13 @@ class ServiceDriver:
             seat.events.clear()
 
     # Without the lock.
+
+    def _after_call(self, due_ns: int) -> None:
+        """Hand out what came, and wake the I/O thread if it would be late for what is due now."""
+        self._after()
+        if due_ns < self._armed_ns:
+            self._armed_ns = due_ns
+            self.loop.wake_by(due_ns)
 
     def _after(self) -> None:
         """Hand out what came, one thread at a time, and wake who waits."""
