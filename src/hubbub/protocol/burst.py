@@ -43,15 +43,15 @@ class ChosenPipes(FarPipes):
     It is not the same as other pipes to the same nodes, which may take any of theirs.
     """
 
-    near: tuple[bytes, ...]
-    far: tuple[bytes, ...]
+    near: Pipes
+    far: Pipes
     has_group: bool  # type: ignore[misc]
 
     def __new__(
         cls, near: Iterable[bytes] = (), far: Iterable[bytes] = (), *, has_group: bool = False
     ) -> "ChosenPipes":
         """Say who is reached how."""
-        near, far = tuple(near), tuple(far)
+        near, far = Pipes(near), Pipes(far)  # Ready to be handed to their links.
         chosen = super().__new__(cls, near + far)
         chosen.near, chosen.far, chosen.has_group = near, far, has_group
         return chosen

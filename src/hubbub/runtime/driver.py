@@ -449,9 +449,9 @@ class Driver:
 
     def _send_chosen(self, destination: ChosenPipes, burst: Burst) -> None:
         """Send by just those pipes that were chosen."""
-        for pipes, keys in ((self.pipes, destination.near), (self.tcp, destination.far)):
-            if pipes is not None and keys:
-                pipes.link.send(Pipes(keys), burst.buffers, burst.segment_bytes)
+        for pipes, chosen in ((self.pipes, destination.near), (self.tcp, destination.far)):
+            if pipes is not None and chosen:
+                pipes.link.send(chosen, burst.buffers, burst.segment_bytes)
 
     def _poll(self, now: int) -> None:
         """Once a second: look after the interface, the wall clock and the logs."""
