@@ -95,6 +95,10 @@ class ServiceNode:
         self.machine.unsubscribe(self.world.now, name)
         self._turn()
 
+    def toggle(self, name: str) -> None:
+        """Subscribe to a service, or end a subscription there is."""
+        (self.unsubscribe if name in self.wanted else self.subscribe)(name)
+
     def publish(
         self, name: str, payload: bytes, *, flags: int = 0, subject: str = ""
     ) -> int | None:
@@ -233,6 +237,14 @@ class Town:
         self.world.run_for(3 * SECOND)
         return nodes
 
+    def open_subscribed(self, count: int, name: str) -> list[ServiceNode]:
+        """Open several nodes, and let all of them subscribe to a service."""
+        nodes = self.open_many(count)
+        for node in nodes:
+            node.subscribe(name)
+        self.settle([name])
+        return nodes
+
     def alive(self) -> list[ServiceNode]:
         """Return who lives and stays."""
         return [node for node in self.nodes if node.is_alive and not node.is_leaving]
@@ -325,6 +337,11 @@ class Town:
         self.world.check(not fault, f"after {limit_ns / SECOND:.0f} s {fault}")
         return self.world.now - start
 
+    def calm_down(self, names: list[str], limit_ns: int | None = None) -> None:
+        """Let time pass until all is as it should be, and see that messages come."""
+        self.settle(names, limit_ns=limit_ns)
+        self.check_calm(names)
+
     def check_calm(self, names: Iterable[str], among: list[ServiceNode] | None = None) -> None:
         """Publish while nothing is wrong: everybody has it exactly once (H5)."""
         nodes = self.alive() if among is None else among
@@ -353,6 +370,15 @@ class Town:
             had = {one.delivered.payload for some in node.heard.values() for one in some}
             lost = sorted(wanted - had)
             self.world.check(not lost, f"{node} lost {len(lost)} messages, {lost[:3]} (H7)")
+
+    def check_fifo(self, name: str, nodes: Iterable[ServiceNode]) -> None:
+        """Check that nodes were handed the messages of each publisher in its order (H8)."""
+        for node in nodes:
+            last: dict[bytes, int] = {}
+            for _, one in node.heard[name]:
+                is_next = one.sequence > last.get(one.origin, 0)
+                self.world.check(is_next, f"{node}: not in the order of its publisher (H8)")
+                last[one.origin] = one.sequence
 
     def note_counts(self) -> None:
         """Add up what was done."""

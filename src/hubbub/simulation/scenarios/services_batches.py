@@ -57,20 +57,9 @@ def services_burst(stage: Stage) -> None:
         ends = [one.status for one in node.settled]
         world.check(ends == [TAKEN] * len(payloads), f"{node}: no end of a message (H9)")
         world.check(node.machine.client.is_settled, f"{node}: requests without end (H9)")
-    for place, node in enumerate(nodes):
-        if _ORDERS[place % 3] == FIFO:
-            _check_fifo(town, node)
-    town.settle([_NAME])
-    town.check_calm([_NAME])
+    town.check_fifo(_NAME, nodes[_ORDERS.index(FIFO) :: 3])
+    town.calm_down([_NAME])
     town.note_counts()
-
-
-def _check_fifo(town: Town, node: ServiceNode) -> None:
-    last: dict[bytes, int] = {}
-    for _, one in node.heard[_NAME]:
-        is_next = one.sequence > last.get(one.origin, 0)
-        town.world.check(is_next, f"{node}: not in the order of its publisher (H8)")
-        last[one.origin] = one.sequence
 
 
 @scenario
@@ -78,10 +67,7 @@ def services_crowded(stage: Stage) -> None:
     """Publish faster than anybody takes: the publisher waits, and who gets on misses nothing."""
     random, world = stage.random, stage.world
     town = Town(stage, Options(batch_bytes=60_000))
-    nodes = town.open_many(random.randint(3, 5))
-    for node in nodes:
-        node.subscribe(_NAME)
-    town.settle([_NAME])
+    nodes = town.open_subscribed(random.randint(3, 5), _NAME)
     stage.faults(delay_ns=random.choice([5 * MS, 20 * MS]), loss=random.choice([0, 0.01]))
     manager = town.closest(_NAME)
     publisher = random.choice([manager, random.choice(nodes)])

@@ -35,8 +35,7 @@ def defect_subscription_lost_for_ever(stage: Stage) -> None:
         member = node.machine.view.members[manager.id]
         node.machine.swim.note_leaving(world.now, member.node)
         node.subscribe(_NAME)
-    town.settle([_NAME])
-    town.check_calm([_NAME])
+    town.calm_down([_NAME])
 
 
 @scenario
@@ -44,10 +43,7 @@ def defect_hole_at_hand_over(stage: Stage) -> None:
     """Publish by everybody, all the time, while a closer node takes over."""
     random, world = stage.random, stage.world
     town = Town(stage)
-    nodes = town.open_many(random.randint(4, 8))
-    for node in nodes:
-        node.subscribe(_NAME)
-    town.settle([_NAME])
+    nodes = town.open_subscribed(random.randint(4, 8), _NAME)
     sent = [feed(town, node, _NAME, 300, 15 * MS) for node in nodes[:3]]
     world.run_for(random.randrange(500 * MS))
     newcomer = _open_closer(town, town.closest(_NAME))
@@ -74,8 +70,7 @@ def defect_two_half_lists(stage: Stage) -> None:
     payload = town.publish(random.choice(others), _NAME)
     world.run_for(2 * SECOND)
     town.check_complete([payload], others)
-    town.settle([_NAME])
-    town.check_calm([_NAME])
+    town.calm_down([_NAME])
 
 
 @scenario
@@ -86,11 +81,10 @@ def defect_requests_out_of_order(stage: Stage) -> None:
     stage.faults(reorder=0.8, reorder_ns=300 * MS, duplicate=0.3, loss=0.05)
     for _ in range(20):
         node, name = random.choice(town.alive()), random.choice(names)
-        (node.unsubscribe if name in node.wanted else node.subscribe)(name)
+        node.toggle(name)
         world.run_for(random.randrange(60 * MS))
     stage.heal()
-    town.settle(names)
-    town.check_calm(names)
+    town.calm_down(names)
 
 
 @scenario
@@ -100,10 +94,7 @@ def defect_ids_compared_in_part(stage: Stage) -> None:
     town = Town(stage)
     start = random.randbytes(11)
     town.id_of = lambda index: start + bytes([index & 255])  # type: ignore[method-assign]
-    nodes = town.open_many(random.randint(4, 9))
-    for node in nodes:
-        node.subscribe(_NAME)
-    town.settle([_NAME])
+    nodes = town.open_subscribed(random.randint(4, 9), _NAME)
     last = random.choice(nodes)
     for node in nodes:
         if node is not last:
@@ -119,10 +110,7 @@ def defect_end_sent_to_the_wrong_manager(stage: Stage) -> None:
     """End a subscription while the subscriber takes another for the manager."""
     random, world = stage.random, stage.world
     town = Town(stage)
-    nodes = town.open_many(random.randint(4, 8))
-    for node in nodes:
-        node.subscribe(_NAME)
-    town.settle([_NAME])
+    nodes = town.open_subscribed(random.randint(4, 8), _NAME)
     manager = town.closest(_NAME)
     newcomer = _open_closer(town, manager)
     world.run_for(random.randrange(2500 * MS))
@@ -138,5 +126,4 @@ def defect_end_sent_to_the_wrong_manager(stage: Stage) -> None:
     for node in town.managers(_NAME):
         left = town.listed(node, _NAME) & {leaver.id for leaver in leavers}
         world.check(not left, f"{node} still lists {len(left)} who have left (H3)")
-    town.settle([_NAME])
-    town.check_calm([_NAME])
+    town.calm_down([_NAME])

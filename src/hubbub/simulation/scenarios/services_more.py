@@ -57,10 +57,7 @@ def services_slow(stage: Stage) -> None:
     """Stop a subscriber for a while: the others have every message at once."""
     random, world = stage.random, stage.world
     town = Town(stage)
-    nodes = town.open_many(random.randint(5, 9))
-    for node in nodes:
-        node.subscribe(_NAME)
-    town.settle([_NAME])
+    nodes = town.open_subscribed(random.randint(5, 9), _NAME)
     manager = town.closest(_NAME)
     slow, publisher = random.sample([node for node in nodes if node is not manager], 2)
     slow.stop_for(random.randrange(1 * SECOND, 3 * SECOND))
@@ -74,8 +71,7 @@ def services_slow(stage: Stage) -> None:
             world.check(late_ns < 20 * MS, f"{node} waited {late_ns / MS:.0f} ms for another")
         town.check_complete(sent, [node])
     world.run_for(4 * SECOND)
-    town.settle([_NAME])
-    town.check_calm([_NAME])
+    town.calm_down([_NAME])
 
 
 @scenario
@@ -179,8 +175,7 @@ def services_swarm(stage: Stage) -> None:
     stage.heal()
     stage.faults()
     world.run_for(4 * SECOND)
-    town.settle(names, limit_ns=town.convergence_ns + 15 * SECOND)
-    town.check_calm(names)
+    town.calm_down(names, limit_ns=town.convergence_ns + 15 * SECOND)
     for node in town.alive():
         is_settled = node.machine.client.is_settled
         world.check(is_settled, f"{node}: requests without end (H9)")
@@ -208,6 +203,6 @@ def _do_harm(stage: Stage, town: Town, names: list[str]) -> None:
     elif harm == "stop":
         node.stop_for(random.randrange(50 * MS, 4 * SECOND))
     elif harm == "change":
-        (node.unsubscribe if name in node.wanted else node.subscribe)(name)
+        node.toggle(name)
     else:
         town.open().subscribe(name)
