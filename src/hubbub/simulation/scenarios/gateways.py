@@ -5,7 +5,7 @@ from itertools import pairwise
 from hubbub.events import SlowConsumer
 from hubbub.limits import MS, PORT_SWEEP, SECOND
 from hubbub.protocol.settings import Settings
-from hubbub.simulation.gateways import Lans
+from hubbub.simulation.gateways import Lans, SimulatedGateway
 from hubbub.simulation.node import SimulatedNode
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.stage import Stage
@@ -61,6 +61,33 @@ def _converse(lans: Lans) -> list[SimulatedNode]:
     return publishers
 
 
+def _converse_as_gateways_die(
+    lans: Lans, gateways: list[SimulatedGateway], messages: int, *, away_ms: list[int], rest_ns: int
+) -> None:
+    """Let nodes talk while gateways are killed and return, and again after a rest."""
+    stage, random = lans.stage, lans.stage.random
+    publishers = _populate(lans)
+    _disturb(lans)
+    stage.ledger.are_gaps_allowed = True
+    _talk(lans, publishers, messages=messages)
+    for _ in range(random.randint(1, 4)):
+        stage.world.run_for(random.randint(20, 300) * MS)
+        _restart_one(lans, gateways, away_ms)
+    stage.play()
+    stage.world.run_for(rest_ns)
+    _speak(stage, publishers, 20)
+    lans.finish(5 * SECOND)
+
+
+def _restart_one(lans: Lans, gateways: list[SimulatedGateway], away_ms: list[int]) -> None:
+    """Kill a gateway, and start it again after one of these times."""
+    random = lans.stage.random
+    place = random.randrange(len(gateways))
+    gateways[place].crash()
+    lans.stage.world.run_for(random.choice(away_ms) * MS)
+    gateways[place] = gateways[place].restart()
+
+
 @scenario
 def gateway(stage: Stage) -> None:
     """Join two LANs that lose frames: all arrives beyond, once, in order, from its origin."""
@@ -104,27 +131,28 @@ def gateway_interest(stage: Stage) -> None:
     wanted, other = publisher.publish_on("/t/0"), publisher.publish_on("/u/0")
     near.subscribe("/...")
     world.run_for(_MEET_NS)
-    _speak(stage, publisher, 50)
+    _speak(stage, [publisher], 50)
     _check_data(lans, 0, 0, "before anybody beyond wanted anything")
     far.subscribe("/t/*")
     world.run_for(_MEET_NS)
     world.check(wanted.receivers == 2, "the interest did not cross two gateways")
     world.check(other.receivers == 1, "an interest crossed that nobody has")
-    _speak(stage, publisher, 50)
+    _speak(stage, [publisher], 50)
     lans.stage.settle()
     counts = [network.counts["data"] for network in lans.networks]
     world.check(min(counts) > 0, f"nothing crossed: {counts}")
     far.unsubscribe("/t/*")
     world.run_for(_MEET_NS)
     world.check(wanted.receivers == 1, "the interest was not withdrawn")
-    _speak(stage, publisher, 50)
+    _speak(stage, [publisher], 50)
     _check_data(lans, counts[1], counts[2], "after nobody beyond wanted anything any more")
     lans.finish()
 
 
-def _speak(stage: Stage, publisher: SimulatedNode, count: int) -> None:
-    for topic in publisher.topics:
-        stage.feed(publisher, topic, count=count)
+def _speak(stage: Stage, publishers: list[SimulatedNode], count: int) -> None:
+    for node in publishers:
+        for topic in node.topics:
+            stage.feed(node, topic, count=count)
     stage.play()
 
 
@@ -181,26 +209,9 @@ def gateway_urgent(stage: Stage) -> None:
 @scenario
 def gateway_restarts(stage: Stage) -> None:
     """Kill and restart gateways of a chain: no duplicate, order kept, every hole is reported."""
-    random, world = stage.random, stage.world
-    lans = Lans(stage, random.randint(2, 4))
+    lans = Lans(stage, stage.random.randint(2, 4))
     gateways = [lans.gateway(*pair) for pair in pairwise(range(len(lans.networks)))]
-    publishers = _populate(lans)
-    _disturb(lans)
-    stage.ledger.are_gaps_allowed = True
-    _talk(lans, publishers, messages=600)
-    for _ in range(random.randint(1, 4)):
-        world.run_for(random.randint(20, 300) * MS)
-        place = random.randrange(len(gateways))
-        gateways[place].crash()
-        world.run_for(random.choice([10, 100, 1000]) * MS)
-        gateways[place] = gateways[place].restart()
-    stage.play()
-    world.run_for(_MEET_NS)
-    for node in publishers:
-        for topic in node.topics:
-            stage.feed(node, topic, count=20)
-    stage.play()
-    lans.finish(5 * SECOND)
+    _converse_as_gateways_die(lans, gateways, 600, away_ms=[10, 100, 1000], rest_ns=_MEET_NS)
 
 
 @scenario
@@ -280,10 +291,7 @@ def gateway_returns(stage: Stage) -> None:
         stage.feed(node, topic, count=300, pause_ns=(0, 60 * MS))
     for _ in range(random.randint(1, 2)):
         world.run_for(3 * SECOND)
-        place = random.randrange(3)
-        gateways[place].crash()
-        world.run_for(random.choice([500, 2500]) * MS)
-        gateways[place] = gateways[place].restart()
+        _restart_one(lans, gateways, [500, 2500])
     stage.play()
     lans.finish(5 * SECOND)
     stage.check_first()
@@ -292,26 +300,10 @@ def gateway_returns(stage: Stage) -> None:
 @scenario
 def gateway_maze(stage: Stage) -> None:
     """Draw LANs and gateways as they come, with rings, and let gateways die and return."""
-    random, world = stage.random, stage.world
+    random = stage.random
     lans = Lans(stage, random.randint(3, 8))
     count = len(lans.networks)
     pairs = [(random.randrange(lan), lan) for lan in range(1, count)]
     pairs += [(random.randrange(lan), lan) for lan in random.choices(range(1, count), k=3)]
     gateways = [lans.gateway(*pair) for pair in pairs]
-    publishers = _populate(lans)
-    _disturb(lans)
-    stage.ledger.are_gaps_allowed = True
-    _talk(lans, publishers, messages=1000)
-    for _ in range(random.randint(1, 4)):
-        world.run_for(random.randint(20, 300) * MS)
-        place = random.randrange(len(gateways))
-        gateways[place].crash()
-        world.run_for(random.choice([10, 500, 3000]) * MS)
-        gateways[place] = gateways[place].restart()
-    stage.play()
-    world.run_for(4 * SECOND)
-    for node in publishers:
-        for topic in node.topics:
-            stage.feed(node, topic, count=20)
-    stage.play()
-    lans.finish(5 * SECOND)
+    _converse_as_gateways_die(lans, gateways, 1000, away_ms=[10, 500, 3000], rest_ns=4 * SECOND)
