@@ -4,7 +4,7 @@ Phase 1 has faults and checks safety. Phase 2 is healed and checks liveness: eve
 is delivered within a stated time, and everybody knows again who is there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hubbub.limits import MS, SECOND
@@ -89,6 +89,24 @@ class Stage:
         )  # fmt: skip
         self.feeds.append(feed)
         return feed
+
+    def feed_all(self, nodes: list[SimulatedNode], count: int) -> None:
+        """Let applications publish on all topics of nodes, at a pace and in sizes drawn for all."""
+        burst = self.random.choice([1, 1, 5, 30])
+        size_bytes = self.random.choice([(1, 100), (1, 1200), (1, 4000), (1000, 40_000)])
+        pause_ns = 0, burst * self.random.choice([1 * MS, 5 * MS])
+        for node in nodes:
+            for topic in node.topics:
+                self.feed(
+                    node, topic, count=count, pause_ns=pause_ns, size_bytes=size_bytes, burst=burst
+                )
+
+    def change_interest(self, node: SimulatedNode, patterns: Sequence[str]) -> None:
+        """Let a node want one of these patterns, or no longer what it wants."""
+        if node.patterns and self.random.random() < 0.5:
+            node.unsubscribe(self.random.choice(sorted(node.patterns)))
+        else:
+            node.subscribe(self.random.choice(patterns))
 
     def meet(self, topics: list[OutgoingTopic], receivers: int, limit_ns: int = SECOND) -> None:
         """Let time pass until all topics have their receivers; they must, soon."""

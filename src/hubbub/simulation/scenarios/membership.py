@@ -224,11 +224,7 @@ def churn(stage: Stage) -> None:
     patterns = ["/t/...", "/t/*", "/t/0", "/t/1", "/t/2"]
     for _ in range(random.randint(5, 30)):
         world.run_for(random.choice([0, random.randrange(30 * MS)]))
-        node = random.choice(subscribing)
-        if node.patterns and random.random() < 0.5:
-            node.unsubscribe(random.choice(sorted(node.patterns)))
-        else:
-            node.subscribe(random.choice(patterns))
+        stage.change_interest(random.choice(subscribing), patterns)
     stage.play()
     stage.finish()
 

@@ -76,12 +76,8 @@ class _Islands:
 
     def change_interest(self) -> None:
         """Let a node want more, or less."""
-        random = self.stage.random
-        node = random.choice(self.nodes)
-        if node.patterns and random.random() < 0.5:
-            node.unsubscribe(random.choice(sorted(node.patterns)))
-        else:
-            node.subscribe(random.choice(_PATTERNS))
+        node = self.stage.random.choice(self.nodes)
+        self.stage.change_interest(node, _PATTERNS)
 
     def _remove(self, node: SimulatedNode) -> None:
         self.nodes.remove(node)

@@ -30,18 +30,6 @@ def _gather(stage: Stage) -> tuple[list[SimulatedNode], list[SimulatedNode]]:
     return publishing, subscribing
 
 
-def _start(stage: Stage, publishing: list[SimulatedNode], count: int) -> None:
-    random = stage.random
-    burst = random.choice([1, 1, 5, 30])
-    size_bytes = random.choice([(1, 100), (1, 1200), (1, 4000), (1000, 40_000)])
-    pause_ns = burst * random.choice([1 * MS, 5 * MS])
-    for node in publishing:
-        for topic in node.topics:
-            stage.feed(
-                node, topic, count=count, pause_ns=(0, pause_ns), size_bytes=size_bytes, burst=burst
-            )
-
-
 def _toggle_pipes(
     stage: Stage, publishing: list[SimulatedNode], subscribing: list[SimulatedNode]
 ) -> None:
@@ -82,16 +70,16 @@ def near_and_far(stage: Stage) -> None:
         loss=random.choice([0, random.uniform(0, 0.2)]), reorder=random.choice([0, 0.02]),
         duplicate=random.choice([0, 0.05]),
     )  # fmt: skip
-    _start(stage, publishing, 250)
+    stage.feed_all(publishing, 250)
     _toggle_pipes(stage, publishing, subscribing)
     stage.play()
     if world.chance(0.2):  # One side is empty for so long that the streams become one again.
         for one, other in product(publishing, subscribing):
             pipes.cut(one, other)
-        _start(stage, publishing, 20)
+        stage.feed_all(publishing, 20)
         stage.play()
         world.run_for(STRAIGHT_CALM + 1 * SECOND)
-        _start(stage, publishing, 20)
+        stage.feed_all(publishing, 20)
         stage.play()
     stage.finish()
     for topic in publishing[0].topics:

@@ -61,12 +61,8 @@ class _Crowd:
 
     def change_interest(self) -> None:
         """Let a subscriber want more, or less."""
-        random = self.stage.random
-        node = random.choice(self.subscribing)
-        if node.patterns and random.random() < 0.5:
-            node.unsubscribe(random.choice(sorted(node.patterns)))
-        else:
-            node.subscribe(random.choice(_PATTERNS))
+        node = self.stage.random.choice(self.subscribing)
+        self.stage.change_interest(node, _PATTERNS)
 
     def stop(self) -> None:
         """Stop a process for a while."""

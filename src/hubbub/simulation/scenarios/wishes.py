@@ -135,18 +135,6 @@ def _check_counts(stage: Stage, subscribers: list[Subscriber]) -> None:
         )
 
 
-def _start(stage: Stage, publishing: list[SimulatedNode], count: int) -> None:
-    random = stage.random
-    burst = random.choice([1, 1, 5, 30])
-    size_bytes = random.choice([(1, 100), (1, 1200), (1, 4000), (1000, 40_000)])
-    pause_ns = burst * random.choice([1 * MS, 5 * MS])
-    for node in publishing:
-        for topic in node.topics:
-            stage.feed(
-                node, topic, count=count, pause_ns=(0, pause_ns), size_bytes=size_bytes, burst=burst
-            )
-
-
 @scenario
 def wishes(stage: Stage) -> None:
     """Insist on links that come and go: what may go is whole, and nothing goes another way."""
@@ -158,7 +146,7 @@ def wishes(stage: Stage) -> None:
         loss=random.choice([0, random.uniform(0, 0.2)]), reorder=random.choice([0, 0.02]),
         duplicate=random.choice([0, 0.05]),
     )  # fmt: skip
-    _start(stage, publishing, 200)
+    stage.feed_all(publishing, 200)
     places = sorted(opened, key=str)
     for _ in range(random.randint(0, 25) if places else 0):
         world.run_for(random.choice(_PAUSES_MS) * MS)
@@ -182,7 +170,7 @@ def wishes_change(stage: Stage) -> None:
     publishing, subscribers = _gather(stage)
     _open_some(stage, publishing, subscribers)
     stage.faults(loss=random.choice([0, random.uniform(0, 0.1)]))
-    _start(stage, publishing, 200)
+    stage.feed_all(publishing, 200)
     for _ in range(random.randint(2, 20)):
         world.run_for(random.choice(_PAUSES_MS) * MS)
         node = _node_of(random.choice(subscribers))
@@ -201,7 +189,7 @@ def wishes_change(stage: Stage) -> None:
                 subscribers.append(node.insist("/t/*", wish))
     stage.play()
     world.run_for(500 * MS)  # Who came last is owed something, too.
-    _start(stage, publishing, 5)
+    stage.feed_all(publishing, 5)
     stage.play()
     stage.heal()
     _finish(stage, publishing, subscribers)
