@@ -53,6 +53,10 @@ def _show(node: hubbub.Node, wait_s: float, show: Callable[[hubbub.Node, Screen]
 
 def look_again(wait_s: float, is_watching: bool, show: Callable[[Screen], bool]) -> int:
     """Show what there is, once or each second, and return the exit code: 1 if that is nothing."""
+    return write_until_the_end(lambda: _show_again(wait_s, is_watching, show))
+
+
+def _show_again(wait_s: float, is_watching: bool, show: Callable[[Screen], bool]) -> int:
     screen = Screen()
     try:
         time.sleep(wait_s)

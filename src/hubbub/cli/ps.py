@@ -12,7 +12,7 @@ import hubbub
 from hubbub.cli.gateways import ARROW, FarNode, Gateways, far_fields, fields_of, side_lines
 from hubbub.cli.looking import WAIT_S, Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
-from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import plural, print_json
 from hubbub.statistics import PeerStatistics
@@ -47,7 +47,7 @@ def ps(
     """
     with open_node(domain, interface, log, peers) as node:
         look = _Look(node, watch, as_json)
-        code = write_until_the_end(lambda: look_again(wait, watch, look.show))
+        code = look_again(wait, watch, look.show)
     raise typer.Exit(code)
 
 

@@ -8,7 +8,7 @@ import hubbub
 from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, fields_of, route_rows
 from hubbub.cli.looking import Wait, Watch, describe_place, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
-from hubbub.cli.screen import Screen, table, write_until_the_end
+from hubbub.cli.screen import Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
 
@@ -30,9 +30,7 @@ def routes(
     """
     with open_node(domain, interface, log, peers) as node:
         gateways = Gateways(node)
-        code = write_until_the_end(
-            lambda: look_again(wait, watch, lambda screen: _show(node, gateways, screen, as_json))
-        )
+        code = look_again(wait, watch, lambda screen: _show(node, gateways, screen, as_json))
     raise typer.Exit(code)
 
 

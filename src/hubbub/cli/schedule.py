@@ -8,7 +8,7 @@ import typer
 import hubbub
 from hubbub.cli.looking import Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
-from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
 
@@ -41,9 +41,7 @@ def schedule(
     Exits with 1 when there are none.
     """
     with open_node(domain, interface, log, peers) as node, node.schedule() as seen:
-        code = write_until_the_end(
-            lambda: look_again(wait, watch, lambda screen: _show(seen, screen, as_json))
-        )
+        code = look_again(wait, watch, lambda screen: _show(seen, screen, as_json))
     raise typer.Exit(code)
 
 

@@ -11,7 +11,7 @@ from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_wr
 from hubbub.cli.looking import Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
-from hubbub.cli.screen import Column, Screen, table, write_until_the_end
+from hubbub.cli.screen import Column, Screen, table
 from hubbub.cli.session import EXIT_LOST, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
@@ -55,9 +55,7 @@ def services(
     Exits with 1 without any.
     """
     with open_node(domain, interface, log, peers, services=_GUEST) as node:
-        code = write_until_the_end(
-            lambda: look_again(wait, watch, lambda screen: _show(node, screen, as_json))
-        )
+        code = look_again(wait, watch, lambda screen: _show(node, screen, as_json))
     raise typer.Exit(code)
 
 
@@ -97,10 +95,8 @@ def ring(
     Exits with 1 when there are none.
     """
     with open_node(domain, interface, log, peers, services=_GUEST) as node:
-        code = write_until_the_end(
-            lambda: look_again(
-                wait, watch, lambda screen: _show_ring(node, names or [], screen, as_json)
-            )
+        code = look_again(
+            wait, watch, lambda screen: _show_ring(node, names or [], screen, as_json)
         )
     raise typer.Exit(code)
 
