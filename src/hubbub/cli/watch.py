@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Generic
+from typing import Annotated, Generic, NoReturn
 
 import typer
 
@@ -60,9 +60,7 @@ def hz(
     nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    with open_node(domain, interface, log, peers) as node:
-        code = _watch(node, order, HZ)
-    raise typer.Exit(code)
+    _watch(open_node(domain, interface, log, peers), order, HZ)
 
 
 def bw(
@@ -81,9 +79,7 @@ def bw(
     nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    with open_node(domain, interface, log, peers) as node:
-        code = _watch(node, order, BW)
-    raise typer.Exit(code)
+    _watch(open_node(domain, interface, log, peers), order, BW)
 
 
 def delay(
@@ -102,9 +98,7 @@ def delay(
     Exits with 1 if -n reports went by and nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    with open_node(domain, interface, log, peers) as node:
-        code = _watch(node, order, DELAY)
-    raise typer.Exit(code)
+    _watch(open_node(domain, interface, log, peers), order, DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +111,16 @@ class Order:
     as_json: bool
 
 
-def _watch(node: hubbub.Node, order: Order, view: View[T]) -> int:
-    """Follow the patterns to the end, and return the exit code."""
-    screen = Screen()
-    if view.caution:
-        screen.note(view.caution)
-    subscription = node.subscribe(order.patterns, queue=QUEUE_MESSAGES)
-    watch = Watch(node, subscription, order, view, screen)
-    return write_until_the_end(watch.run)
+def _watch(node: hubbub.Node, order: Order, view: View[T]) -> NoReturn:
+    """Follow the patterns to the end, close the node, and exit."""
+    with node:
+        screen = Screen()
+        if view.caution:
+            screen.note(view.caution)
+        subscription = node.subscribe(order.patterns, queue=QUEUE_MESSAGES)
+        watch = Watch(node, subscription, order, view, screen)
+        code = write_until_the_end(watch.run)
+    raise typer.Exit(code)
 
 
 class Watch(Generic[T]):
