@@ -50,3 +50,9 @@ Log = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+WaitSubs = Annotated[
+    int,
+    typer.Option(
+        "--wait-subs", "-w", min=0, metavar="N", help="First wait for so many subscribers."
+    ),
+]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.progress import Progress
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.store import Place, open_store
@@ -53,12 +53,7 @@ def play(
     step: Annotated[
         bool, typer.Option("--step", help="Wait for Enter before each message; q ends.")
     ] = False,
-    wait_subs: Annotated[
-        int,
-        typer.Option(
-            "--wait-subs", "-w", min=0, metavar="N", help="First wait for so many subscribers."
-        ),
-    ] = 0,
+    wait_subs: WaitSubs = 0,
     as_json: Json = False,
     domain: Domain = None,
     interface: Interface = None,

@@ -12,7 +12,7 @@ import typer
 
 import hubbub
 from hubbub.cli.ctrl_c import CtrlC
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
 from hubbub.cli.quantities import at_least
@@ -82,12 +82,7 @@ def pub(
             help="Made-up messages of this size.",
         ),
     ] = None,
-    wait_subs: Annotated[
-        int,
-        typer.Option(
-            "--wait-subs", "-w", min=0, metavar="N", help="First wait for so many subscribers."
-        ),
-    ] = 0,
+    wait_subs: WaitSubs = 0,
     timeout: Annotated[
         float | None,
         typer.Option(
