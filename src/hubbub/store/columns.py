@@ -202,12 +202,7 @@ def cut_run(run: PackedRun) -> Iterator[PackedRun]:
     start = 0
     for at in range(1, run.size + 1):
         if at == run.size or edges[at + 1] - edges[start] > ROW_GROUP_BYTES:
-            yield run._replace(
-                offset=run.offset + start, first=run.first + start, size=at - start,
-                lengths=run.lengths[4 * start : 4 * at],
-                published_ns=run.published_ns[8 * start : 8 * at],
-                payloads=run.payloads[edges[start] : edges[at]],
-            )  # fmt: skip
+            yield run.part(start, at, run.payloads[edges[start] : edges[at]])
             start = at
 
 

@@ -119,6 +119,15 @@ class PackedRun(NamedTuple):
         """Return the offset behind the last."""
         return self.offset + self.size
 
+    def part(self, begin: int, end: int, payloads: bytes) -> "PackedRun":
+        """Take some of the messages, by their places; these are their payloads."""
+        return self._replace(
+            offset=self.offset + begin, first=self.first + begin, size=end - begin,
+            lengths=self.lengths[4 * begin : 4 * end],
+            published_ns=self.published_ns[8 * begin : 8 * end],
+            payloads=payloads,
+        )  # fmt: skip
+
 
 class Row(NamedTuple):
     """One row of events, announcements or counters, without its recorder and number."""

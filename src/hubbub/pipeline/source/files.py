@@ -122,12 +122,7 @@ def _cut(run: PackedRun, first: int, end: int) -> PackedRun | None:
     if not begin and stop == run.size:
         return run
     edges = np.concatenate([[0], np.cumsum(np.frombuffer(run.lengths, "<u4"), dtype=np.int64)])
-    return run._replace(
-        offset=run.offset + begin, first=run.first + begin, size=stop - begin,
-        lengths=run.lengths[4 * begin : 4 * stop],
-        published_ns=run.published_ns[8 * begin : 8 * stop],
-        payloads=run.payloads[edges[begin] : edges[stop]],
-    )  # fmt: skip
+    return run.part(begin, stop, run.payloads[edges[begin] : edges[stop]])
 
 
 def _others(
