@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import TABLE_READ_ATTEMPTS
+from hubbub.store.layout import sync
 
 STATE: Final = "state.json"
 _CURRENT: Final = ".current"
@@ -141,11 +142,11 @@ class Versions:
                 if _PLACED.match(file.name):
                     name = file.name
                 if file.parents[2].name != _VERSIONS:
-                    _sync(file)
+                    sync(file)
                 os.link(file, folder / table / name)
         (folder / STATE).write_text(json.dumps(state))
         for path in (folder / STATE, *(folder / table for table in tables), folder, folder.parent):
-            _sync(path)
+            sync(path)
         self._point_at(folder)
         for table in tables:
             self._show(table)
@@ -158,7 +159,7 @@ class Versions:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(folder.relative_to(self.root))
         fresh.replace(self.root / _CURRENT)
-        _sync(self.root)
+        sync(self.root)
 
     def _show(self, table: str) -> None:
         """Give a table its name in the folder that people see."""
@@ -184,11 +185,3 @@ def _hour_of(staged: Path) -> str:
     """Return the beginning of the name of a file that Spark wrote, in a folder of its hour."""
     _, is_hour, hour = staged.parent.name.partition("hour=")
     return f"{hour}-" if is_hour else ""
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from hubbub.errors import StoreError
-from hubbub.store.layout import TABLE_NAMES, make_folder, sync_folder, whole_file
+from hubbub.store.layout import TABLE_NAMES, make_folder, sync, whole_file
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -63,7 +63,7 @@ def remove(store: Path, name: str) -> bool:
         path.unlink()
     except FileNotFoundError:
         return False
-    sync_folder(path.parent)
+    sync(path.parent)
     return True
 
 

@@ -42,7 +42,7 @@ from hubbub.store.layout import (
     hour_start_ns,
     make_folder,
     remove_unfinished,
-    sync_folder,
+    sync,
     whole_file,
 )
 from hubbub.store.manifest import (
@@ -249,4 +249,4 @@ def remove_files(paths: list[Path]) -> None:
             folder.rmdir()  # Only if it is empty.
             folder = folder.parent
         if folder.is_dir():
-            sync_folder(folder)
+            sync(folder)

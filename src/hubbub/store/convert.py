@@ -24,7 +24,7 @@ from hubbub.store.layout import (
     hour_of,
     make_folder,
     publish,
-    sync_folder,
+    sync,
 )
 from hubbub.store.parquet import Writer
 from hubbub.store.records import PackedRun, Row
@@ -218,8 +218,8 @@ def _retire(path: Path, conversion: Conversion) -> None:
         aside = damaged_folder(path.parents[1])
         make_folder(aside)
         path.rename(aside / path.name)
-        sync_folder(aside)
-    sync_folder(path.parent)
+        sync(aside)
+    sync(path.parent)
 
 
 def damaged_folder(store: Path) -> Path:

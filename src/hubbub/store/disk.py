@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from hubbub.store.layout import sync
+
 _PIECES_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 _WRITE_BYTES_MAX: Final = 1 << 30  # The kernel writes at most 2 GiB at a time.
 _BEGIN_BYTES_MIN: Final = 1 << 20  # Less than this is soon written when it is synced.
@@ -82,11 +84,7 @@ class Disk:
 
     def sync_folder(self, folder: Path) -> None:
         """Return only when the names in a folder are on the disk for good."""
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync(folder)
 
     @staticmethod
     def _allocate(fd: int, size_bytes: int) -> None:

@@ -110,17 +110,8 @@ def list_folder(folder: Path) -> list[Path]:
         return []
 
 
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a power loss."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_file(path: Path) -> None:
-    """Let what a file holds survive a power loss."""
+def sync(path: Path) -> None:
+    """Let what a file holds, or the names in a folder, survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -135,14 +126,14 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir()
-    sync_folder(folder.parent)
+    sync(folder.parent)
 
 
 def publish(temporary: Path, final: Path) -> None:
     """Give a finished file its name, once it is on the disk for certain."""
-    sync_file(temporary)
+    sync(temporary)
     temporary.rename(final)
-    sync_folder(final.parent)
+    sync(final.parent)
 
 
 @contextmanager
