@@ -29,15 +29,6 @@ def loop() -> Iterator[Loop]:
     assert loop.statistics().attachments == 0
 
 
-@pytest.fixture
-def probe(loop: Loop) -> Iterator[Probe]:
-    probe = Probe()
-    loop.attach(probe)
-    yield probe
-    loop.detach(probe)
-    probe.close()
-
-
 def deadline(seconds: float = PATIENCE_S) -> int:
     return time.monotonic_ns() + int(seconds * SECOND)
 

@@ -42,15 +42,6 @@ def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lateness, "LATENESS_TICK", 3600 * SECOND)
 
 
-@pytest.fixture
-def probe(loop: Loop) -> Iterator[Probe]:
-    probe = Probe()
-    loop.attach(probe)
-    yield probe
-    loop.detach(probe)
-    probe.close()
-
-
 def io_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "hubbub-io"]
 
