@@ -36,7 +36,7 @@ from hubbub.wire.control import (
     Want,
 )
 from hubbub.wire.timed import ClockExchange, Direct, Interest, Offer, Response, Wanted
-from tests.vectors.frames import VECTORS
+from tests.vectors.frames import VECTORS, decode_data, decode_response, decode_segment
 
 u8 = st.integers(0, 2**8 - 1)
 u16 = st.integers(0, 2**16 - 1)
@@ -140,24 +140,12 @@ def encode_segment(segment: batch.Segment) -> bytes:
     return batch.encode_segment_head(*segment[:-1]) + segment.data
 
 
-def decode_data(body: bytes) -> batch.Batch | None:
-    return batch.decode(body, 0, len(body))
-
-
-def decode_segment(body: bytes) -> batch.Segment | None:
-    return batch.decode_segment(body, 0, len(body))
-
-
 def decoder(kind: Any) -> Callable[[bytes], Any]:
     return lambda body: control.decode(kind, body)
 
 
 def timed_decoder(kind: Any) -> Callable[[bytes], Any]:
     return lambda body: timed.decode_timed(kind, body)
-
-
-def decode_response(body: bytes) -> Response | None:
-    return timed.decode_response(body, 0, len(body))
 
 
 Codec = tuple[st.SearchStrategy[Any], Callable[[Any], bytes], Callable[[bytes], Any]]

@@ -108,11 +108,13 @@ class Vector(NamedTuple):
     receivers: tuple[int, int] | None = None
 
 
-def _data(body: bytes) -> Any:
+def decode_data(body: bytes) -> batch.Batch | None:
+    """Read the body of a DATA frame."""
     return batch.decode(body, 0, len(body))
 
 
-def _segment(body: bytes) -> Any:
+def decode_segment(body: bytes) -> batch.Segment | None:
+    """Read the body of a SEGMENT frame."""
     return batch.decode_segment(body, 0, len(body))
 
 
@@ -220,7 +222,8 @@ _NOTICES = {
 }
 
 
-def _response(body: bytes) -> Any:
+def decode_response(body: bytes) -> timed.Response | None:
+    """Read the body of a RESPONSE frame."""
     return timed.decode_response(body, 0, len(body))
 
 
@@ -239,25 +242,25 @@ def _notice(notice: Any) -> tuple[bytes, Any, Callable[[bytes], Any]]:
 VECTORS = {
     "data": Vector(
         header.DATA, 0, 1, 1000, batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns),
-        _BATCH, _data, (header.MANY, 0x8000_0000_0000_0025),
+        _BATCH, decode_data, (header.MANY, 0x8000_0000_0000_0025),
     ),
     "data-declares": Vector(
         header.DATA, header.DECLARES | header.ASK, 1, 1001, batch.encode(*_DECLARING), _DECLARING,
-        _data,
+        decode_data,
     ),
     "data-declares-replayed": Vector(
-        header.DATA, header.DECLARES, 1, 1001, batch.encode(*_REPLAYED), _REPLAYED, _data,
+        header.DATA, header.DECLARES, 1, 1001, batch.encode(*_REPLAYED), _REPLAYED, decode_data,
     ),
     "data-declares-relayed": Vector(
-        header.DATA, header.DECLARES, 1, 1001, batch.encode(*_RELAYED), _RELAYED, _data,
+        header.DATA, header.DECLARES, 1, 1001, batch.encode(*_RELAYED), _RELAYED, decode_data,
     ),
     "data-repair": Vector(
         header.DATA, header.REPAIR, 1, 1000,
-        batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns), _BATCH, _data,
+        batch.encode(_BATCH.runs, _BATCH.payloads, _BATCH.published_ns), _BATCH, decode_data,
     ),
     "segment": Vector(
         header.SEGMENT, 0, 1, 1002, batch.encode_segment_head(*_SEGMENT[:-1]) + _SEGMENT.data,
-        _SEGMENT, _segment, (5, 1 << 5),
+        _SEGMENT, decode_segment, (5, 1 << 5),
     ),
     "heartbeat": Vector(
         header.HEARTBEAT, 0, 0, 0, control.encode_heartbeat(_HEARTBEAT), _HEARTBEAT,
@@ -290,7 +293,7 @@ VECTORS = {
     "goodbye": Vector(header.GOODBYE, 0, 0, 0, *_typed(Goodbye([(1, 1003), (3, 12)]))),
     "interest": Vector(header.INTEREST, 0, 0, 0, *_timed(_INTEREST)),
     "response": Vector(
-        header.RESPONSE, 0, 0, 0, timed.encode_response(_RESPONSE), _RESPONSE, _response
+        header.RESPONSE, 0, 0, 0, timed.encode_response(_RESPONSE), _RESPONSE, decode_response
     ),
     "offer": Vector(header.OFFER, 0, 0, 0, *_timed(_OFFER)),
     "direct": Vector(header.DIRECT, 0, 0, 0, *_timed(_DIRECT)),

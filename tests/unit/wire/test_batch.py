@@ -6,30 +6,27 @@ import pytest
 
 from hubbub.limits import MESSAGE_BYTES_MAX, SEGMENT_STRIDE_MIN, SEQUENCE_MAX
 from hubbub.wire import batch
+from tests.vectors.frames import decode_data
 
 BODY = batch.encode([(16, 7, 2), (17, 1, 1)], [b"ab", b"", b"xyz"], [100, 105, 101], b"decl")
 
 
-def decode(body: bytes) -> batch.Batch | None:
-    return batch.decode(body, 0, len(body))
-
-
 def test_batch_comes_back_as_it_was() -> None:
-    assert decode(BODY) == (
+    assert decode_data(BODY) == (
         [(16, 7, 2), (17, 1, 1)], [b"ab", b"", b"xyz"], (100, 105, 101), b"decl",
     )  # fmt: skip
 
 
 def test_body_without_messages_only_declares() -> None:
-    assert decode(batch.encode([], [], [], b"decl")) == ([], [], (), b"decl")
+    assert decode_data(batch.encode([], [], [], b"decl")) == ([], [], (), b"decl")
 
 
 def test_padding_behind_the_payloads_is_ignored() -> None:
-    assert decode(BODY + bytes(100)) == decode(BODY)
+    assert decode_data(BODY + bytes(100)) == decode_data(BODY)
 
 
 def test_body_is_found_inside_a_larger_buffer() -> None:
-    assert batch.decode(b"front" + BODY + b"back", 5, 5 + len(BODY)) == decode(BODY)
+    assert batch.decode(b"front" + BODY + b"back", 5, 5 + len(BODY)) == decode_data(BODY)
 
 
 def test_run_table_outlives_the_payloads() -> None:
@@ -55,15 +52,15 @@ def test_run_table_outlives_the_payloads() -> None:
 def test_lying_counts_and_lengths_are_refused(offset: int, lie: bytes) -> None:
     body = bytearray(BODY)
     body[offset : offset + len(lie)] = lie
-    assert decode(bytes(body)) is None
+    assert decode_data(bytes(body)) is None
 
 
 def test_run_of_no_messages_is_refused_even_if_the_counts_add_up() -> None:
     body = bytearray(BODY)
     pack_into("!I", body, 24, 3)
-    assert decode(bytes(body)) is None
+    assert decode_data(bytes(body)) is None
     pack_into("!I", body, 40, 0)
-    assert decode(bytes(body)) is None
+    assert decode_data(bytes(body)) is None
 
 
 def segment(
@@ -114,7 +111,7 @@ def test_length_table_that_overflows_the_buffer_by_its_sum_is_refused() -> None:
     body = bytearray(batch.encode([(16, 1, 3)], [b"a", b"b", b"c"], [0, 0, 0]))
     lengths_at = batch.HEAD_BYTES + batch.RUN_BYTES
     pack_into("!3I", body, lengths_at, 2**31, 2**31, 2**31)
-    assert decode(bytes(body)) is None
+    assert decode_data(bytes(body)) is None
 
 
 @pytest.mark.parametrize("count", [31, 32, 33, 64, 100])
