@@ -57,6 +57,15 @@ def others(town: Town, count: int) -> list[ServiceNode]:
     return [node for node in town.alive() if node is not town.closest(NAME)][:count]
 
 
+def let_others_subscribe(town: Town) -> list[ServiceNode]:
+    """Let three nodes subscribe that do not manage the service."""
+    readers = others(town, 3)
+    for node in readers:
+        node.subscribe(NAME)
+    pass_time(town)
+    return readers
+
+
 def pass_time(town: Town, seconds: float = 1) -> None:
     town.world.run_for(int(seconds * SECOND))
 
@@ -70,10 +79,7 @@ def test_client_and_service_have_keys_of_160_bits_by_sha_1(town: Town) -> None:
 
 
 def test_manager_keeps_subscriptions_and_hands_messages_to_subscribers(town: Town) -> None:
-    readers = others(town, 3)
-    for node in readers:
-        node.subscribe(NAME)
-    pass_time(town)
+    readers = let_others_subscribe(town)
     assert town.listed(town.closest(NAME), NAME) == {node.id for node in readers}
     payload = town.publish(readers[0], NAME)
     pass_time(town)
@@ -203,10 +209,7 @@ def test_publish_is_forwarded_to_all_subscribers(town: Town) -> None:
 
 
 def test_change_of_managers_when_the_manager_leaves(town: Town) -> None:
-    readers = others(town, 3)
-    for node in readers:
-        node.subscribe(NAME)
-    pass_time(town)
+    readers = let_others_subscribe(town)
     leaver, sent = town.closest(NAME), overhear(town)
     leaver.close()
     pass_time(town, 0.5)
@@ -227,10 +230,7 @@ def open_closer(town: Town) -> ServiceNode:
 
 
 def test_change_of_managers_when_a_closer_client_enters(town: Town) -> None:
-    readers = others(town, 3)
-    for node in readers:
-        node.subscribe(NAME)
-    pass_time(town)
+    readers = let_others_subscribe(town)
     manager, sent = town.closest(NAME), overhear(town)
     newcomer = open_closer(town)
     pass_time(town, 4)
@@ -240,20 +240,14 @@ def test_change_of_managers_when_a_closer_client_enters(town: Town) -> None:
 
 
 def test_new_manager_updates_its_list_of_managed_services(town: Town) -> None:
-    readers = others(town, 3)
-    for node in readers:
-        node.subscribe(NAME)
-    pass_time(town)
+    readers = let_others_subscribe(town)
     newcomer = open_closer(town)
     pass_time(town, 4)
     assert town.listed(newcomer, NAME) == {node.id for node in readers}
 
 
 def test_subscriber_updates_the_manager_in_its_list(town: Town) -> None:
-    readers = others(town, 3)
-    for node in readers:
-        node.subscribe(NAME)
-    pass_time(town)
+    readers = let_others_subscribe(town)
     newcomer = open_closer(town)
     pass_time(town, 4)
     assert {node.machine.client.subscribed[KEY].manager for node in readers} == {newcomer.id}

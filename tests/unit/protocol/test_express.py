@@ -7,6 +7,7 @@ from hubbub.limits import MS, REFERRED_BYTES_AT_ONCE
 from hubbub.message import Passage
 from hubbub.protocol.burst import Pipes
 from hubbub.protocol.sender import Sender
+from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire.batch import encode_reference
 from hubbub.wire.header import DATA, MANY, PREFIX_BYTES, REFERS
 from tests.harness import Lan, Node
@@ -16,6 +17,14 @@ def meet(lan: Lan) -> tuple[Node, Node]:
     publisher = lan.add()
     (subscriber,) = lan.open(1)
     return publisher, subscriber
+
+
+def begin_topic(lan: Lan, publisher: Node) -> OutgoingTopic:
+    """Publish a first message: it declares the topic, and later ones may go alone."""
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.publish(publisher, topic, b"first")
+    lan.run(30 * MS)
+    return topic
 
 
 def state_of(node: Node) -> list[object]:
@@ -91,9 +100,7 @@ def test_single_message_makes_the_frame_that_its_turn_would_make() -> None:
     for is_single in (True, False):
         lan = Lan()
         publisher, _ = meet(lan)
-        topic = publisher.core.publish_on(lan.now, "/a")
-        lan.publish(publisher, topic, b"first")
-        lan.run(30 * MS)
+        topic = begin_topic(lan, publisher)
         sender = publisher.core.outgoing.sender_of(topic)
         if is_single:
             frame = publisher.core.single(lan.now, sender, topic, b"second", lan.now)
@@ -165,9 +172,7 @@ def test_large_message_makes_the_frame_by_reference_that_its_turn_would_make() -
     for is_single in (True, False):
         lan = Lan()
         publisher, subscriber = meet(lan)
-        topic = publisher.core.publish_on(lan.now, "/a")
-        lan.publish(publisher, topic, b"first")
-        lan.run(30 * MS)
+        topic = begin_topic(lan, publisher)
         sender = share(publisher, subscriber)
         if is_single:
             frame = publisher.core.single(lan.now, sender, topic, LARGE, lan.now)
@@ -187,9 +192,7 @@ def test_large_message_makes_the_frame_by_reference_that_its_turn_would_make() -
 def test_large_message_without_room_where_it_is_shared_takes_its_turn() -> None:
     lan = Lan()
     publisher, subscriber = meet(lan)
-    topic = publisher.core.publish_on(lan.now, "/a")
-    lan.publish(publisher, topic, b"first")
-    lan.run(30 * MS)
+    topic = begin_topic(lan, publisher)
     sender = share(publisher, subscriber)
     assert publisher.core.single(lan.now, sender, topic, LARGE[:-1], 0) is None
     assert (sender.next_sequence, topic.next_sequence, sender.referred) == (2, 2, {})
@@ -198,9 +201,7 @@ def test_large_message_without_room_where_it_is_shared_takes_its_turn() -> None:
 def test_large_message_of_a_busy_stream_waits_for_others_unless_it_fills_a_frame_alone() -> None:
     lan = Lan()
     publisher, subscriber = meet(lan)
-    topic = publisher.core.publish_on(lan.now, "/a")
-    lan.publish(publisher, topic, b"first")
-    lan.run(30 * MS)
+    begin_topic(lan, publisher)
     framer = share(publisher, subscriber).framer
     assert framer.may_go_alone(LARGE)
     framer.is_busy = True
@@ -214,9 +215,7 @@ def test_express_lane_follows_references_and_leaves_those_that_lead_nowhere() ->
     for readable in (LARGE, None):
         lan = Lan()
         publisher, subscriber = meet(lan)
-        topic = publisher.core.publish_on(lan.now, "/a")
-        lan.publish(publisher, topic, b"first")
-        lan.run(30 * MS)
+        topic = begin_topic(lan, publisher)
         sender = share(publisher, subscriber)
         first, second = (
             publisher.core.single(lan.now, sender, topic, LARGE, lan.now) for _ in range(2)

@@ -42,6 +42,11 @@ def time() -> FakeTime:
 
 
 @pytest.fixture
+def pool(time: FakeTime) -> Pool:
+    return Pool(time.call_at, clock_ns=time.clock_ns)
+
+
+@pytest.fixture
 def jobs() -> Iterator[list[Job]]:
     """Blocked jobs that go on when the test ends, however it ends."""
     made: list[Job] = []
@@ -58,8 +63,7 @@ def blocked(pool: Pool, jobs: list[Job]) -> Job:
     return job
 
 
-def test_lanes_that_return_share_one_thread(time: FakeTime) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+def test_lanes_that_return_share_one_thread(pool: Pool) -> None:
     all_jobs = [Job() for _ in range(20)]
     for job in all_jobs:
         job.run_once(pool.lane(job.step))
@@ -68,16 +72,14 @@ def test_lanes_that_return_share_one_thread(time: FakeTime) -> None:
     assert pool.statistics().threads_peak == 1
 
 
-def test_no_work_no_thread(time: FakeTime) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+def test_no_work_no_thread(pool: Pool) -> None:
     pool.lane(Job().step)
     assert pool.statistics().threads == 0
 
 
 def test_a_blocked_callback_gets_company_after_ten_milliseconds(
-    time: FakeTime, jobs: list[Job]
+    time: FakeTime, pool: Pool, jobs: list[Job]
 ) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     blocked(pool, jobs)
     waiting = Job()
     pool.lane(waiting.step).notify()
@@ -89,9 +91,8 @@ def test_a_blocked_callback_gets_company_after_ten_milliseconds(
 
 
 def test_before_ten_milliseconds_no_thread_is_started_and_the_look_is_repeated(
-    time: FakeTime, jobs: list[Job]
+    time: FakeTime, pool: Pool, jobs: list[Job]
 ) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     blocked(pool, jobs)
     pool.lane(Job().step).notify()
     time.now_ns += DELIVERY_OVERDUE - 1
@@ -101,18 +102,16 @@ def test_before_ten_milliseconds_no_thread_is_started_and_the_look_is_repeated(
 
 
 def test_a_blocked_callback_gets_no_company_when_nobody_waits(
-    time: FakeTime, jobs: list[Job]
+    time: FakeTime, pool: Pool, jobs: list[Job]
 ) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     blocked(pool, jobs)
     assert time.calls == []
     assert pool.statistics().threads == 1
 
 
 def test_while_one_thread_takes_turns_another_may_block_for_ever(
-    time: FakeTime, jobs: list[Job]
+    time: FakeTime, pool: Pool, jobs: list[Job]
 ) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     blocked(pool, jobs)
     second = Job(is_blocking=True)
     jobs.append(second)
@@ -135,8 +134,7 @@ def test_threads_are_bounded(time: FakeTime, jobs: list[Job]) -> None:
     assert pool.statistics().lanes_waiting == 1
 
 
-def test_a_lane_is_never_run_by_two_threads(time: FakeTime, jobs: list[Job]) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+def test_a_lane_is_never_run_by_two_threads(time: FakeTime, pool: Pool, jobs: list[Job]) -> None:
     job = Job(is_blocking=True)
     jobs.append(job)
     lane = pool.lane(job.step)
@@ -151,8 +149,7 @@ def test_a_lane_is_never_run_by_two_threads(time: FakeTime, jobs: list[Job]) -> 
     assert job.turns == 2  # Three words of more work while it ran are one more turn.
 
 
-def test_a_lane_stands_in_line_once(time: FakeTime, jobs: list[Job]) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+def test_a_lane_stands_in_line_once(pool: Pool, jobs: list[Job]) -> None:
     blocked(pool, jobs)
     lane = pool.lane(Job().step)
     pool.schedule(lane)
@@ -161,9 +158,8 @@ def test_a_lane_stands_in_line_once(time: FakeTime, jobs: list[Job]) -> None:
 
 
 def test_two_lanes_that_come_while_one_thread_is_idle_are_watched(
-    time: FakeTime, jobs: list[Job]
+    time: FakeTime, pool: Pool, jobs: list[Job]
 ) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     first, blocking, waiting = Job(), Job(is_blocking=True), Job()
     jobs.append(blocking)
     first.run_once(pool.lane(first.step))
@@ -212,11 +208,10 @@ def test_a_thread_without_work_ends_and_later_work_starts_another(time: FakeTime
         assert job.turns == turns
 
 
-def test_a_turn_that_raises_hurts_no_other(time: FakeTime) -> None:
+def test_a_turn_that_raises_hurts_no_other(pool: Pool) -> None:
     def fail() -> bool:
         raise ZeroDivisionError
 
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     pool.lane(fail).notify()
     job = Job()
     job.run_once(pool.lane(job.step))
@@ -224,9 +219,8 @@ def test_a_turn_that_raises_hurts_no_other(time: FakeTime) -> None:
 
 
 def test_closing_does_not_wait_for_a_blocked_callback_beyond_its_time(
-    time: FakeTime, jobs: list[Job]
+    pool: Pool, jobs: list[Job]
 ) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     blocked(pool, jobs)
     waiting = Job()
     pool.lane(waiting.step).notify()
@@ -236,8 +230,7 @@ def test_closing_does_not_wait_for_a_blocked_callback_beyond_its_time(
     assert waiting.turns == 0
 
 
-def test_closing_inside_a_callback_does_not_wait_for_itself(time: FakeTime) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+def test_closing_inside_a_callback_does_not_wait_for_itself(pool: Pool) -> None:
     done = threading.Event()
     seen: list[bool] = []
 
@@ -251,16 +244,16 @@ def test_closing_inside_a_callback_does_not_wait_for_itself(time: FakeTime) -> N
     assert seen == [True]
 
 
-def test_a_closed_pool_takes_no_work(time: FakeTime) -> None:
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
+def test_a_closed_pool_takes_no_work(pool: Pool) -> None:
     pool.close()
     pool.lane(Job().step).notify()
     assert pool.statistics().threads == 0
 
 
-def test_without_an_io_thread_work_waits_and_nothing_fails(time: FakeTime, jobs: list[Job]) -> None:
+def test_without_an_io_thread_work_waits_and_nothing_fails(
+    time: FakeTime, pool: Pool, jobs: list[Job]
+) -> None:
     time.is_closed = True
-    pool = Pool(time.call_at, clock_ns=time.clock_ns)
     job = blocked(pool, jobs)
     waiting = Job()
     pool.lane(waiting.step).notify()
