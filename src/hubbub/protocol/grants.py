@@ -23,18 +23,15 @@ from hubbub.limits import (
 from hubbub.protocol.burst import Address, Pipes
 from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.granting import write_grant
 from hubbub.protocol.moves import Move, sides_of
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.replays import Replays
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic, Sides
-from hubbub.wire import control
-from hubbub.wire.control import Grant, GrantedStream, Replayed, Topic
+from hubbub.wire.control import GrantedStream
 from hubbub.wire.header import BESIDE, CLASS_OF, CLASSES, RELIABLES
 from hubbub.wire.wishes import LINKS_OF, Links, may_hand_over
-
-_GRANT_OVERHEAD_BYTES = 160
-_REPLAYED_BYTES = 40
 
 
 def _nothing() -> None:
@@ -512,31 +509,16 @@ class Grants:
                 self.topics[number].serve_no_more(peer.index, is_beside)
 
     def _bodies(self, peer: Peer) -> list[bytes]:
-        parts = self._split(peer)
         continued = {move.target: move for move in peer.debt.moves.values()}
         streams = [
             self._describe(peer, stream, continued.get(stream))
             for stream in self.senders
             if stream in CLASSES or stream in peer.debt.entered
         ]
-        return [
-            control.encode(
-                Grant(
-                    peer.key,
-                    peer.debt.number,
-                    peer.debt.has_begun,
-                    peer.debt.version,
-                    part,
-                    len(parts),
-                    self.grtt_ns // US,
-                    streams,
-                    topics,
-                    peer.debt.serial,
-                    replays,
-                )
-            )
-            for part, (topics, replays) in enumerate(parts)
-        ]
+        replayed = [replay.stated for replay in self.replays.of(peer)]
+        return write_grant(
+            peer, self.topics, replayed, streams, self.grtt_ns // US, self.body_bytes_max
+        )
 
     @property
     def grtt_ns(self) -> int:
@@ -555,30 +537,3 @@ class Grants:
             0 if move is None else move.source,
             0 if move is None else move.until or 0,
         )
-
-    def _split(self, peer: Peer) -> list[tuple[list[Topic], list[Replayed]]]:
-        """Split the owed topics, and what is replayed of them, into lists that fit a frame each."""
-        full = self.body_bytes_max - _GRANT_OVERHEAD_BYTES
-        parts, room = self._split_topics(peer, full)
-        for replay in self.replays.of(peer):
-            if room < _REPLAYED_BYTES:
-                parts.append(([], []))
-                room = full
-            room -= _REPLAYED_BYTES
-            parts[-1][1].append(replay.stated)
-        return parts
-
-    def _split_topics(
-        self, peer: Peer, full: int
-    ) -> tuple[list[tuple[list[Topic], list[Replayed]]], int]:
-        parts: list[tuple[list[Topic], list[Replayed]]] = [([], [])]
-        room = full
-        for number, first in peer.debt.owed.items():
-            topic, stream = self.topics[number], peer.debt.placed[number][-1]
-            size = topic.declared_bytes
-            if size > room and parts[-1][0]:
-                parts.append(([], []))
-                room = full
-            room -= size
-            parts[-1][0].append(topic.declare(stream, first))
-        return parts, room
