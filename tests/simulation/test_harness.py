@@ -58,7 +58,7 @@ HASHES = "from hubbub.simulation import run; print(*[run(n, 3).trace_hash for n 
 
 
 def test_same_seed_gives_the_same_trace_also_under_another_hash_seed() -> None:
-    names = ["random_loss", "churn", "many_topics", "restart"]
+    names = ["random_loss", "churn", "many_topics", "restart", "wishes"]
     here = [run(name, 3).trace_hash for name in names]
     assert len({*here, *(run(name, 4).trace_hash for name in names)}) == 2 * len(names)
     for hash_seed in ("1", "2"):

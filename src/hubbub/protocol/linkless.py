@@ -61,7 +61,7 @@ class Linkless:
     def _subscribers(self) -> Iterator[Case]:
         """Name who cannot get what from us."""
         for peer in self.peers.values():
-            for number, wish in peer.debt.unserved if peer.is_present else ():
+            for number, wish in sorted(peer.debt.unserved) if peer.is_present else ():
                 topic = self.outgoing.topics.get(number)
                 if topic is not None and topic.subject in self.state.topics:
                     yield Case(peer.key, topic.subject, topic.links, wish, False)
