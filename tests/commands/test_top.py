@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -157,6 +158,35 @@ def test_topic_opens_with_its_decoded_payload_and_closes(monkeypatch: pytest.Mon
         await until(pilot, lambda: pilot.app.screen.query(Tabs))
 
     play(monkeypatch, work)
+
+
+def test_pause_while_it_looks_is_not_overwritten_by_what_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app_module, "REFRESH_S", 0.01)
+    is_at_it, may_go_on = threading.Event(), threading.Event()
+
+    async def run() -> None:
+        with watched() as (_, gatherer):
+            looks = 0
+
+            def look() -> Look:
+                nonlocal looks
+                looks += 1
+                if looks == 2:
+                    is_at_it.set()
+                    assert may_go_on.wait(DEADLINE_S)
+                return gatherer.look()
+
+            async with Top(look, "here").run_test(size=(80, 24)) as pilot:
+                await until(pilot, is_at_it.is_set)
+                await pilot.press("space")
+                await until(pilot, lambda: "paused" in picture(pilot))
+                may_go_on.set()
+                await pilot.pause(0.5)
+                assert "paused" in picture(pilot) and looks == 2
+
+    asyncio.run(run())
 
 
 def test_pause_stops_looking_until_it_is_pressed_again(monkeypatch: pytest.MonkeyPatch) -> None:

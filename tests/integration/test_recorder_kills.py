@@ -81,12 +81,15 @@ def test_killed_recorder_has_kept_what_it_acknowledged(tmp_path: Path) -> None:
     offset = number = torn = recorded = 0
     with forker() as process:
         assert process.stdin is not None and process.stdout is not None
-        for _ in range(KILLS):
+        for kill in range(KILLS):
             told.write_bytes(bytes(16))
             process.stdin.write(f"{store} {told}\n")
             process.stdin.flush()
             pid = int(process.stdout.readline())
-            if random.random() < 0.8:  # Else while it still starts.
+            drawn = random.random()
+            if not kill or drawn < 0.4:
+                wait_until(lambda: acknowledged(told))
+            elif drawn < 0.8:  # Else while it still starts.
                 wait_until(lambda: any(told.read_bytes()))
             time.sleep(random.random() * KILLED_WITHIN_S)
             os.kill(pid, signal.SIGKILL)

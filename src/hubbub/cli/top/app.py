@@ -41,7 +41,9 @@ class Top(App[None]):
         due_s = time.monotonic()
         while True:
             if not self.is_paused:
-                self._show(await asyncio.to_thread(self._look))
+                seen = await asyncio.to_thread(self._look)
+                if not self.is_paused:  # Else it was pressed meanwhile.
+                    self._show(seen)
             due_s = max(due_s + REFRESH_S, time.monotonic())
             await asyncio.sleep(due_s - time.monotonic())
 
