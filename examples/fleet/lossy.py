@@ -8,6 +8,7 @@ check every message; the verdict is theirs.
 import multiprocessing
 import queue
 import signal
+import time
 from typing import Any
 
 import hubbub
@@ -15,6 +16,7 @@ from fleet.cast import open_node
 
 SUBSCRIBERS = 3
 SUBJECT = "/demo/line1/temp"
+RATE = 20_000  # Messages a second: as fast as it goes, they would only wait for each other.
 SILENCE_S = 30.0  # Python starts slowly on a busy machine.
 
 
@@ -58,7 +60,10 @@ def publish(domain: str, loss: float, count: int) -> None:
     with open_node("publisher", domain, loss) as node:
         publisher = node.publisher(SUBJECT)
         publisher.wait_for_subscribers(SUBSCRIBERS + 1, timeout=SILENCE_S)  # And the recorder.
+        begin_s = time.monotonic()
         for number in range(count):
+            if not number % 100:
+                time.sleep(max(0.0, begin_s + number / RATE - time.monotonic()))
             publisher.publish(b"%d" % number)
         node.flush(SILENCE_S)
 
