@@ -224,6 +224,15 @@ def test_interrupted_subscriber_ends_cleanly_with_what_it_had(
         assert finish(subscriber) == (code, b"", "")
 
 
+def test_publisher_that_nobody_hears_says_so_meanwhile_and_once(bus: Bus) -> None:
+    with bus.start("pub", "/lonely", "x", "-r", "50") as publisher:
+        assert publisher.stderr is not None
+        assert publisher.stderr.readline() == b"hubbub: nobody subscribes to /lonely yet\n"
+        publisher.send_signal(signal.SIGINT)
+        code, _, err = finish(publisher)
+    assert (code, err.count("yet")) == (130, 0)
+
+
 def test_interrupted_publisher_flushes_and_reports(bus: Bus) -> None:
     with (
         bus.start("sub", "/long", "--raw", "--timeout", "5") as subscriber,

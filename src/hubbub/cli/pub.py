@@ -22,6 +22,7 @@ from hubbub.limits import MESSAGE_BYTES_MAX, OPENING, SECOND
 
 FLUSH_TIMEOUT_S = 10.0
 _MEETING_S = 1.2 * OPENING / SECOND
+_LONELY_S = 2.0  # After so long it is told that nobody listens.
 
 
 @dataclass(slots=True)
@@ -196,10 +197,14 @@ def _publish_all(
             pace.wait()
         return payload
 
+    lonely_s = time.monotonic() + _LONELY_S
     with CtrlC() as ctrl_c:
         while (payload := ctrl_c.wait(wait)) is not None:
             tally.add(len(payload), publisher.publish(payload))
             progress.show(tally.messages, publisher.receivers)
+            if tally.unheard == tally.messages and time.monotonic() > lonely_s:
+                note(f"nobody subscribes to {publisher.subject} yet")
+                lonely_s = float("inf")
 
 
 def _report(subject: str, tally: Tally, as_json: bool) -> None:

@@ -120,7 +120,9 @@ def _watch(
     rate = _Rate()
     where = f"{', '.join(recorder.patterns)} into {recorder.store}"
     begun = "holding back" if not recorder.is_triggered else "recording"
-    screen.note(f"{begun} {where} from offset {recorder.acknowledged:,}; Ctrl-C ends it")
+    there = recorder.acknowledged
+    place = f"behind the {plural(there, 'message')} that it holds" if there else "from offset 0"
+    screen.note(f"{begun} {where} {place}; Ctrl-C ends it")
     end_s = _end_of(duration_s, recorder)
     while time.monotonic() < end_s and not recorder.statistics().error:
         if ctrl_c.is_pressed:
@@ -179,10 +181,10 @@ def _report(recorder: hubbub.Recorder, lost_before: int, as_json: bool) -> None:
         told: dict[str, Any] = {"store": str(recorder.store), "patterns": list(recorder.patterns)}
         print_json({**told, **asdict(statistics), "lost_by_the_bus": lost_before})
         return
-    note(
-        f"{plural(statistics.recorded, 'message')}, {size(statistics.bytes)} recorded;"
-        f" {statistics.acknowledged:,} in the store are acknowledged"
-    )
+    what = f"{plural(statistics.recorded, 'message')}, {size(statistics.bytes)} recorded"
+    if not statistics.recorded:
+        what = f"nothing came: nobody published {', '.join(recorder.patterns)}"
+    note(f"{what}; {statistics.acknowledged:,} in the store are acknowledged")
     if statistics.lost:
         note(f"{plural(statistics.lost, 'message')} could not be kept: the disk was too slow")
     if lost_before:

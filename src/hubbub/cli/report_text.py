@@ -35,7 +35,9 @@ def write_text(figures: Figures, width: int | None) -> Iterator[str]:
         ("Bytes a second", figures.byte_rates, size),
     ):
         if series and clock.columns:
-            rows = [_bars(one, write(max(one.values)), write(_mean(one))) for one in series]
+            rows = [
+                _bars(one, write(max(one.values)), write(_mean(one, figures))) for one in series
+            ]
             columns = (Column("subject", is_number=False), Column("over time", is_number=False))
             yield from _titled(
                 title, table((*columns, Column("mean"), Column("most")), rows, width)
@@ -68,8 +70,12 @@ def _squeeze(values: Sequence[float]) -> list[float]:
     return [max(values[at : at + merged]) for at in range(0, len(values), merged)]
 
 
-def _mean(series: Series) -> float:
-    return sum(series.values) / len(series.values)
+def _mean(series: Series, figures: Figures) -> float:
+    """Return the mean over the time that was recorded: columns may begin before it."""
+    clock = figures.clock
+    whole = sum(value * clock.length_us(place) for place, value in enumerate(series.values))
+    first_us, last_us = figures.span_us or (clock.first_us, clock.last_us)
+    return whole / max(last_us - first_us, 1)
 
 
 def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:

@@ -86,7 +86,8 @@ class Versions:
 
         if self.current is None:
             raise ConfigurationError(
-                f"{self.root} holds no tables: make some by `hubbub pipeline run STORE --out`"
+                f"{self.root} holds no tables: make some by"
+                " `hubbub pipeline run STORE --out TABLES`"
             )
         # The version may be replaced twice while it is read: then the next one is read instead.
         for attempt in range(TABLE_READ_ATTEMPTS):

@@ -118,6 +118,11 @@ class Loss:
     first_us: int | None
     last_us: int | None
 
+    @property
+    def is_pause(self) -> bool:
+        """Tell whether the recorder did not run meanwhile: that is nobody's loss."""
+        return self.reported_as == PAUSED
+
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
@@ -268,3 +273,4 @@ class Figures:
 
 BY_BUS: Final = "bus"
 BY_RECORDER: Final = "recorder"
+PAUSED: Final = "RecorderStarted"

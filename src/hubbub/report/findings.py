@@ -77,7 +77,7 @@ def _losses(figures: Figures) -> Iterator[Finding]:
             f"{plural(len(others), 'further topic')}."
         ),
     )
-    known = sum(one.messages for one in figures.losses)
+    known = sum(one.messages for one in figures.losses if not one.is_pause)
     if "gaps" in figures.missing or "topic_health" in figures.missing:
         return
     if known != figures.lost:
@@ -123,22 +123,41 @@ def _say_loss(loss: Loss) -> Finding:
 
 def _recorder(figures: Figures) -> Iterator[Finding]:
     mine = [one for one in figures.losses if one.lost_by == BY_RECORDER]
-    if mine:
-        lost = sum(one.messages for one in mine)
-        times = [one.first_us for one in mine if one.first_us is not None]
-        ends = [one.last_us for one in mine if one.last_us is not None]
-        when = period(min(times, default=None), max(ends, default=None))
+    lost = [one for one in mine if not one.is_pause]
+    pauses = [one for one in mine if one.is_pause]
+    if lost:
+        messages = plural(sum(one.messages for one in lost), "message")
         yield Finding(
             Level.BAD,
-            f"The recorder itself lost {plural(lost, 'message')} {when}; the bus had them.",
+            f"The recorder itself lost {messages} {_when(lost)}; the bus had them.",
             tuple(
                 f"{one.messages:,} of {one.subject} from {one.source} ({one.reported_as})"
-                for one in mine[:4]
+                for one in lost[:4]
             ),
             "gaps",
         )
-    elif figures.messages and not _is_any_unexplained(figures):
+    if pauses:
+        messages = plural(sum(one.messages for one in pauses), "message")
+        yield Finding(
+            Level.WARNING,
+            f"The recorder did not run for a while {_when(pauses)}: {messages} not recorded.",
+            (
+                "it was ended or killed, and started again",
+                *(f"{one.messages:,} of {one.subject} from {one.source}" for one in pauses[:4]),
+            ),
+            "gaps",
+        )
+    if mine:
+        return
+    if figures.messages and not _is_any_unexplained(figures):
         yield Finding(Level.GOOD, "The recorder lost nothing.", (), "gaps")
+
+
+def _when(losses: Sequence[Loss]) -> str:
+    """Say between which times holes are."""
+    times = [one.first_us for one in losses if one.first_us is not None]
+    ends = [one.last_us for one in losses if one.last_us is not None]
+    return period(min(times, default=None), max(ends, default=None))
 
 
 def _is_any_unexplained(figures: Figures) -> bool:
@@ -341,10 +360,8 @@ def _unfinished(figures: Figures) -> Iterator[Finding]:
     if figures.open_windows:
         yield Finding(
             Level.NOTE,
-            "1 window is still open: its numbers may grow."
-            if figures.open_windows == 1
-            else f"{figures.open_windows:,} windows are still open: their numbers may grow.",
-            (),
+            f"{plural(figures.open_windows, 'window')} at the end may still grow.",
+            ("messages may come late; a run over later ones closes them",),
             "topics",
         )
     if figures.late:

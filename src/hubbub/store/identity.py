@@ -26,7 +26,8 @@ def read_identity(store: Path) -> Identity:
     try:
         identity = msgspec.json.decode(path.read_bytes(), type=Identity)
     except FileNotFoundError:
-        raise StoreError(f"{store} is no store: it has no {_FILE}") from None
+        why = f"it has no {_FILE}" if store.exists() else "there is no such folder"
+        raise StoreError(f"{store} is no store: {why}; `hubbub rec` makes one") from None
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
     if identity.format != FORMAT:

@@ -12,10 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hubbub.cli.app import app
-from hubbub.cli.report_text import write_text
+from hubbub.cli.report_text import _mean, write_text
 from hubbub.errors import ConfigurationError, MissingExtra
 from hubbub.pipeline.versions import Versions
 from hubbub.report.building import build
+from hubbub.report.figures import Clock, Figures, Series
 from hubbub.report.findings import summarise
 from hubbub.report.reading import Tables, read_tables
 from tests.unit.report.literal import (
@@ -199,3 +200,10 @@ def test_report_needs_no_spark() -> None:
     code = "import hubbub.report.building, hubbub.report.page, sys; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_mean_is_over_the_time_that_was_recorded_not_over_columns_that_begin_before() -> None:
+    clock = Clock(first_us=0, last_us=20_000_000, column_us=10_000_000, columns=2)
+    figures = Figures(clock=clock, span_us=(9_500_000, 19_500_000))
+    series = Series("/temp", (0.5, 9.5))
+    assert _mean(series, figures) == pytest.approx(10.0)
