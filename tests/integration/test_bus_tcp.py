@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def break_connections(node: hubbub.Node) -> None:
     [connection] = node.channels
     assert connection.driver.tcp is not None
     for pipe in list(connection.driver.tcp.link._pipes.values()):
-        pipe.socket.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # It may be broken already, and not crossed out yet.
+            pipe.socket.shutdown(socket.SHUT_RDWR)
 
 
 # Without multicast.
