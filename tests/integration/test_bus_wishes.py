@@ -63,6 +63,12 @@ def await_links(publisher: hubbub.Publisher, link: str) -> None:
     wait_until(lambda: [one.link for one in publisher.subscribers()] == [link])
 
 
+def await_ways(node: hubbub.Node, count: int) -> None:
+    """Wait until the other node is served in so many ways."""
+    grants = node.channels[0].driver.core.outgoing.grants
+    wait_until(lambda: [len(one.debt.owed) for one in grants._peers.values()] == [count])
+
+
 @pytest.mark.parametrize("size_bytes", [8, 60_000])
 def test_publishers_send_over_the_links_they_insist_on(size_bytes: int) -> None:
     place, messages = fresh_place(), 300
@@ -92,8 +98,7 @@ def test_each_subscription_of_a_node_is_served_over_the_links_it_insists_on() ->
         assert actor.hear() == "ready"
         wait_until(lambda: are_connected(node))
         publisher = node.publisher("/x/y")
-        grants = node.channels[0].driver.core.outgoing.grants
-        wait_until(lambda: [len(one.debt.owed) for one in grants._peers.values()] == [len(wishes)])
+        await_ways(node, len(wishes))
         assert publisher.receivers == 1, "one node, in however many ways"
         publish([publisher], range(MESSAGES))
         assert actor.hear() == ["any", True, {"local": MESSAGES}]
@@ -114,6 +119,7 @@ def test_broken_connection_falls_over_to_the_next_link_that_is_allowed() -> None
         wait_until(lambda: are_connected(node))
         publisher = node.publisher("/x/y", links=["tcp", "multicast"])
         await_links(publisher, "tcp")
+        await_ways(node, 2)
         for first in range(0, MESSAGES, 100):
             publish([publisher], range(first, first + 100))
             if first in (500, 1500):
