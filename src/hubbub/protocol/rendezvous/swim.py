@@ -67,6 +67,7 @@ class Swim:
         self.incarnation = incarnation
         self.changes: list[tuple[News, Member]] = []
         self.was_declared_dead = False  # And has objected; the client looks at it.
+        self._mourned = -1  # The last incarnation in which we were.
         self.due_ns = seat.now
         self._news: dict[bytes, int] = {}  # Whom there is news of, and how often it is still told.
         self._order: list[bytes] = []  # Whom to ping next.
@@ -132,7 +133,12 @@ class Swim:
         if own.node != node:
             self.seat.drops["member"] += 1
             return
+        was = self.view.members.get(node)
+        death = was.record() if was is not None and was.state is State.DEAD else None
         self._apply(now, own, place)
+        if death is not None and self.view.is_present(node):
+            # It may never have heard of that: its objection to the suspicion came too late.
+            self._send(place, NEWS, records=[death])
         for record in told:
             if record.node == self.seat.node:
                 self._object(now, record)
@@ -181,13 +187,20 @@ class Swim:
         self._send(target, PING, self._number, records=[member.record()] if member.state else [])
 
     def _object(self, now: int, record: Record) -> None:
-        """Read what is told of ourselves, and contradict it if it is wrong."""
+        """Read what is told of ourselves, and contradict it if it is wrong.
+
+        That we were dead concerns us also after we have contradicted the suspicion before it: who
+        believed it has struck us off.
+        """
         is_older = record.incarnation < self.incarnation
+        is_dead = record.state >= State.DEAD and (record.life == self.seat.life or not is_older)
+        if is_dead and record.incarnation > self._mourned and self.seat.may_manage:
+            self._mourned = record.incarnation
+            self.was_declared_dead = True
         is_me = record.incarnation == self.incarnation and record.life == self.seat.life
         if is_older or (is_me and record.state == State.ALIVE) or not self.seat.may_manage:
             return
         self.incarnation = record.incarnation + 1
-        self.was_declared_dead |= record.state >= State.DEAD
         self._news[self.seat.node] = self._retellings()
         self._gossip_ns = min(self._gossip_ns, now)
 
