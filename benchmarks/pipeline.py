@@ -1,9 +1,11 @@
 """How fast recorded messages become tables.
 
-    python -m benchmarks.pipeline [--rows 10000000] [--runs 3]
+    python -m benchmarks.pipeline [--rows 10000000] [--runs 3] [--folder KEPT]
 
-It writes a recording of synthetic messages (64 bytes, 8 publishers, a little loss),
-starts Spark, and makes `topic_health` and `gaps` in one run, beside a plain count of those files.
+It writes a recording of synthetic messages (64 bytes, 8 publishers, a little loss), starts Spark,
+and makes `topic_health` and `gaps` in one run, beside a plain count of those files. The first run
+of a fresh Java is what the user of a command sees, so nothing of the recording is read before it.
+`--folder` keeps the recording for the next time: it takes a minute to write.
 """
 
 import argparse
@@ -96,9 +98,10 @@ def cpu_seconds(pid: int) -> float:
 
 def run_batch(rows: int, folder: Path, cores: int, runs: int) -> None:
     store = folder / "store"
-    begin = time.perf_counter()
-    write_recording(store, rows)
-    print(f"{rows:,} rows written in {time.perf_counter() - begin:.1f} s")
+    if not store.exists():
+        begin = time.perf_counter()
+        write_recording(store, rows)
+        print(f"{rows:,} rows written in {time.perf_counter() - begin:.1f} s")
     begin = time.perf_counter()
     spark = start(f"local[{cores}]")
     spark.range(1).count()
@@ -106,10 +109,8 @@ def run_batch(rows: int, folder: Path, cores: int, runs: int) -> None:
     java = spark.sparkContext._gateway.proc.pid
     plain_s, full_s = [], []
     for number in range(runs):
-        begin = time.perf_counter()
-        assert spark.read.parquet(str(store / "messages")).count() == rows
-        plain_s.append(time.perf_counter() - begin)
         setup = make_setup(["topic_health", "gaps"])
+        shutil.rmtree(folder / f"tables-{number}", ignore_errors=True)
         pipeline = Pipeline(spark, store, folder / f"tables-{number}", setup)
         with pipeline.versions.locked():
             begin, used_s = time.perf_counter(), cpu_seconds(java)
@@ -117,6 +118,9 @@ def run_batch(rows: int, folder: Path, cores: int, runs: int) -> None:
             full_s.append(time.perf_counter() - begin)
             used_s = cpu_seconds(java) - used_s
         assert summary.counts.messages == rows
+        begin = time.perf_counter()
+        assert spark.read.parquet(str(store / "messages")).count() == rows
+        plain_s.append(time.perf_counter() - begin)
         print(
             f"run {number + 1}: topic_health and gaps in {full_s[-1]:.2f} s,"
             f" {rows / full_s[-1] / 1e6:.2f} M rows/s; plain count {plain_s[-1]:.2f} s,"
@@ -136,7 +140,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where a recording of so many rows is kept")
     arguments = parser.parse_args()
+    if arguments.folder is not None:
+        run_batch(arguments.rows, arguments.folder, arguments.cores, arguments.runs)
+        return
     folder = Path(tempfile.mkdtemp(prefix="hubbub-bench-"))
     try:
         run_batch(arguments.rows, folder, arguments.cores, arguments.runs)

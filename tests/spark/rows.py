@@ -43,7 +43,8 @@ def event(number: int, kind: str, **fields: Any) -> dict[str, Any]:
 
 def announcement(number: int, subject: str, **fields: Any) -> dict[str, Any]:
     """Make a row of announcements: a subscriber, unless told otherwise."""
-    return _other(number, subject=subject, **{"role": "subscriber", "is_present": True} | fields)
+    usual = {"role": "subscriber", "link": "local", "is_present": True}
+    return _other(number, subject=subject, **usual | fields)
 
 
 def counter(number: int, name: str, value: int, **fields: Any) -> dict[str, Any]:

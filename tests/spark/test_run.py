@@ -135,6 +135,18 @@ def test_batch_run_counts_every_row_once(expected: dict[str, list[Any]]) -> None
     assert made["late"] == []
 
 
+def test_a_step_of_many_rows_gives_the_tables_of_a_small_one(
+    spark: SparkSession,
+    tmp_path: Path,
+    expected: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hubbub.pipeline.recording.SMALL_STEP_ROWS", 0)
+    monkeypatch.setattr("hubbub.pipeline.rows.TINY_STEP_ROWS", 0)
+    run(spark, record(tmp_path / "store", segments()).path, tmp_path / "tables", "batch")
+    assert_same(all_tables(tmp_path / "tables"), expected)
+
+
 def test_incremental_runs_give_the_tables_of_one_batch_run(
     spark: SparkSession, tmp_path: Path, expected: dict[str, list[Any]]
 ) -> None:

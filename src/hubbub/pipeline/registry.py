@@ -81,7 +81,8 @@ _KEPT: Final = {
     ".lines": [*_TOPIC, ("source_name", _TEXT), ("sequence", _LONG), ("before_ns", _LONG)],
     ".starts": [("recorder", _TEXT), ("time_ns", _LONG)],
     ".presence": [
-        *(("node_id", _TEXT), ("incarnation", _LONG), ("node_name", _TEXT), ("subject", _TEXT)),
+        *(("recorder", _TEXT), ("node_id", _TEXT), ("incarnation", _LONG), ("node_name", _TEXT)),
+        *(("subject", _TEXT), ("link", _TEXT)),  # No link: it is the recorder's own node.
         *(("time_ns", _LONG), ("is_present", pa.bool_())),
     ],
     ".counts": [
@@ -202,7 +203,7 @@ _ALL: Final = [
     ),
     _table(".presence", ("presence",), _as_is, Sink.APPEND, ("announcements", "events")),
     _table(
-        "traffic_matrix", ("touched.topic_health", ".presence"), traffic, Sink.HOURS,
+        "traffic_matrix", ("touched.topic_health", ".presence", ".starts"), traffic, Sink.HOURS,
         ("messages", "announcements", "events"),
     ),
     _table("messages", ("messages",), messages.messages, Sink.ROWS, ("messages",)),

@@ -4,7 +4,9 @@ Everything here costs Spark a plan, and a plan costs more than a thousand rows d
 are one plan, and what need not be asked is not.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,7 +92,18 @@ class Rows:
 
     def digest(self, names: Iterable[str]) -> dict[str, Any]:
         """Make digests, all in one job."""
-        chosen = {name: DIGESTS[name] for name in names}
+        return self._digested(names, self._staging("digest"))
+
+    @contextmanager
+    def digesting(self, names: Iterable[str]) -> Iterator[Callable[[], dict[str, Any]]]:
+        """Make digests beside whatever is done meanwhile; the call that is given waits for them."""
+        folder = self._staging("digest")  # Here: only one thread may ask for it.
+        self.frame("messages")  # So that both find it made.
+        with ThreadPoolExecutor(1) as pool:
+            yield pool.submit(self._digested, names, folder).result
+
+    def _digested(self, names: Iterable[str], folder: Path) -> dict[str, Any]:
+        chosen = {name: DIGESTS[name] for name in sorted(names)}
         union: DataFrame | None = None
         for name, digest in chosen.items():
             made = digest.function(*map(self.frame, digest.inputs))
@@ -104,13 +117,13 @@ class Rows:
             union = one if union is None else union.unionAll(one)
         if union is None:
             return {}
-        found = self._fetched(union)
+        found = self._fetched(union, folder)
         return {name: _rows_of(found[name], digest.columns) for name, digest in chosen.items()}
 
     def times(self, wanted: Any) -> Any:
         """Look up when these sequences were received: rows of topics, `sequence`, `time_ns`."""
         frame = self._spark.createDataFrame(wanted)
-        return self._fetched(times(self.frame("messages"), frame))
+        return self._fetched(times(self.frame("messages"), frame), self._staging("times"))
 
     def drop_doubles(self, doubled: Any, overlapping: Any, known: "DataFrame | None") -> Any:
         """Keep each message once; return what was left out, as parts of topic_health."""
@@ -124,7 +137,8 @@ class Rows:
         if not must_go.isEmpty():
             raise RowsMustGo
         self.frames["messages"] = clean
-        dropped = self._fetched(duplicates(rows, clean, self._window_ns))
+        left_out = duplicates(rows, clean, self._window_ns)
+        dropped = self._fetched(left_out, self._staging("duplicates"))
         return dropped.select(PART.names).cast(PART)
 
     def write(self, frame: "DataFrame", folder: Path) -> list[Path]:
@@ -135,11 +149,10 @@ class Rows:
     def _read(self, table: str, files: list[Path]) -> "DataFrame":
         return self._spark.read.schema(RESULTS[table]).parquet(*map(str, files))
 
-    def _fetched(self, frame: "DataFrame") -> Any:
+    def _fetched(self, frame: "DataFrame", folder: Path) -> Any:
         """Bring rows here; many of them come faster by files."""
         if self._portion.is_small:
             return frame.toArrow()
-        folder = self._staging("digest")
         frame.write.parquet(str(folder))
         return pa.concat_tables(map(pq.read_table, sorted(folder.glob("*.parquet"))))
 

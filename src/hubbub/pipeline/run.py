@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_FORMAT: Final = 6
+_FORMAT: Final = 7
 _LOOK_S: Final = 0.1  # So often a live run looks whether it is to end.
 
 

@@ -49,6 +49,8 @@ _SETTINGS: Final = {
         ".FileSystemBasedCheckpointFileManager"
     ),
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Files are named one by one: to look whether each is there needs no job.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 _INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -56,7 +58,16 @@ _INTERPRETED: Final = {
 }
 _LOOPBACK: Final = "127.0.0.1"
 # Half the start-up time; the serial collector needs no threads beside those that work.
-_JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr")
+_QUICK: Final = ("-XX:+UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr")
+# Ten times as many calls as usual before the thorough compiler looks at a method: what works on
+# rows gets there at once, what plans and starts is not worth it.
+_THOROUGH_LATE: Final = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+_JAVA_OPTIONS: Final = (*_QUICK, *_THOROUGH_LATE)
 
 # For a run of many small steps: the thorough compiler of Java would take more of the processors,
 # for minutes, than it ever saves. Large steps are half as fast without it.

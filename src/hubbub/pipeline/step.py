@@ -127,13 +127,29 @@ class Step:
         self._say("reading")
         self._changes |= self._portion.kinds
         late = self._cut_late()
-        self._digest(self._setup.digests)
-        if "messages" in self._changes:
-            self._take_messages(late)
+        names = self._setup.digests
+        if "messages" not in self._changes:
+            self._digest(names)
+        elif self._portion.is_small:
+            self._digest(names)
+            self._take_messages(self._take_runs(), late)
+        else:
+            self._take_messages(self._take_runs_beside(names), late)
         self._reopen_for_reports()
 
-    def _take_messages(self, late: int) -> None:
-        dropped = self._take_runs()
+    def _take_runs_beside(self, names: set[str]) -> Any:
+        """Find out which sequences there are while Spark makes the other digests.
+
+        In one job, the processors would wait while a plan is made, and while runs are.
+        """
+        with self._rows.digesting(self._changing(names - {"words"})) as others:
+            self._digest({"words"})
+            dropped = self._take_runs()
+            # What was made again, without duplicates, is right.
+            self._values = others() | self._values
+        return dropped
+
+    def _take_messages(self, dropped: Any, late: int) -> None:
         parts = self._values["parts"]
         total = pc.sum(parts["messages"]).as_py() or 0
         newest_ns = pc.max(parts["newest_ns"]).as_py() or 0
@@ -150,8 +166,10 @@ class Step:
             self._digest({"quarantined"} & self._setup.digests)
 
     def _digest(self, names: set[str]) -> None:
-        made = {name for name in names if not self._changes.isdisjoint(DIGESTS[name].made_of)}
-        self._values |= self._rows.digest(sorted(made))
+        self._values |= self._rows.digest(self._changing(names))
+
+    def _changing(self, names: set[str]) -> set[str]:
+        return {name for name in names if not self._changes.isdisjoint(DIGESTS[name].made_of)}
 
     def _cut_late(self) -> int:
         """Write down what came behind the watermark, in a live run; return how many rows."""
@@ -239,14 +257,22 @@ class Step:
         """Name the hours whose rows may change; asked for only when the gaps are known."""
         if self._touched_hours is None:
             self._touched_hours = self._hours | self._open_hours() | self._gap_hours()
-            self._touched_hours |= self._counter_hours() | self._slot_hours()
+            self._touched_hours |= self._counter_hours() | self._slot_hours() | self._stay_hours()
         return self._touched_hours
 
     def _counter_hours(self) -> set[str]:
         """Name the hours from the first new mark of a counter on."""
         hours = hours_of(numbers(self._value("marks")["window_ns"]))
-        known = {hour_of(file) for file in self._before_files(".counts")} if hours else set()
-        return hours | {hour for hour in known if hour >= min(hours)}
+        return hours | self._known_since(hours, ".counts")
+
+    def _stay_hours(self) -> set[str]:
+        """Name the hours from the first on in which somebody came or left, or a recorder began."""
+        times_ns = [numbers(self._value(name)["time_ns"]) for name in ("presence", "starts")]
+        return self._known_since(hours_of(np.concatenate(times_ns)), "topic_health")
+
+    def _known_since(self, hours: set[str], table: str) -> set[str]:
+        known = {hour_of(file) for file in self._before_files(table)} if hours else set()
+        return {hour for hour in known if hour >= min(hours)}
 
     def _slot_hours(self) -> set[str]:
         """Name the hours of slots that came, that are owed since, and that consumers told of."""

@@ -3,6 +3,8 @@
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +55,16 @@ def test_what_was_reported_lost_stays_so_beside_a_pause() -> None:
         (2, 4, "bus"),
         (5, 7, "recorder"),
     ]
+
+
+def test_a_sequence_that_was_received_twice_has_the_earlier_time() -> None:
+    rows = [message(n, sequence) for n, sequence in enumerate([1, 3, 5])]
+    found = runs.from_words(words(rows, 6), 6)
+    looked_up = times(rows, runs.timeless(found))
+    later = pc.add(looked_up["time_ns"], 7)
+    place = looked_up.column_names.index("time_ns")
+    both = pa.concat_tables([looked_up, looked_up.set_column(place, "time_ns", later)])
+    assert runs.with_times(found, both).equals(runs.with_times(found, looked_up))
 
 
 @SHIFTS

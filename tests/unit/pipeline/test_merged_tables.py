@@ -131,7 +131,7 @@ def test_traffic_goes_to_those_who_were_there() -> None:
         announcement(5, "/a", node_id="r3", time_ns=START_NS + 5 * SECOND, is_present=False)
         | {"subject": None},
     ]
-    got = traffic(made_health(parts(rows)), kept(".presence", present))
+    got = traffic(made_health(parts(rows)), kept(".presence", present), kept(".starts", []))
     columns = ("subject", "receiver_name", "messages", "bytes")
     found = zip(seconds(got), got.select(columns).to_pylist(), strict=True)
     assert sorted((at, *row.values()) for at, row in found) == [
@@ -141,7 +141,32 @@ def test_traffic_goes_to_those_who_were_there() -> None:
         (0, "/b", "bob", 1, 8),
         (10, "/a", "bob", 1, 8),
     ]
-    assert traffic(made_health(parts(rows)), kept(".presence", [])).num_rows == 0
+    nobody, never = kept(".presence", []), kept(".starts", [])
+    assert traffic(made_health(parts(rows)), nobody, never).num_rows == 0
+
+
+def test_recorder_that_was_killed_and_its_successor_are_not_both_given_a_message() -> None:
+    rows = [message(n, n + 1, received_ns=START_NS + n * 10 * SECOND) for n in range(4)]
+    killed = {"node_id": "r1", "node_name": "killed", "link": None}
+    successor = {"node_id": "r2", "node_name": "successor", "link": None}
+    restart_ns = START_NS + 15 * SECOND
+    present = [
+        announcement(0, "/a", **killed),
+        announcement(1, "/...", **killed),
+        announcement(2, "/a", node_id="r3", node_name="stayed"),
+        announcement(3, "/a", node_id="r4", node_name="ended with it"),
+        announcement(4, "/a", time_ns=restart_ns + 1, **successor),
+        announcement(5, "/a", time_ns=restart_ns + 1, node_id="r3", node_name="stayed"),
+    ]
+    starts = [{"recorder": "rec", "time_ns": at_ns} for at_ns in (START_NS - 1, restart_ns)]
+    got = traffic(made_health(parts(rows)), kept(".presence", present), kept(".starts", starts))
+    found = zip(seconds(got), got["receiver_name"].to_pylist(), strict=True)
+    assert sorted(found) == [
+        *((0, "ended with it"), (0, "killed"), (0, "stayed")),
+        *((10, "ended with it"), (10, "killed"), (10, "stayed")),
+        *((20, "stayed"), (20, "successor")),
+        *((30, "stayed"), (30, "successor")),
+    ]
 
 
 MARKS = [
@@ -294,7 +319,9 @@ def test_nothing_makes_an_empty_table_of_the_right_columns(name: str) -> None:
     made = {
         "gaps": lambda: gaps.gaps(*(kept(name, []) for name in (".runs", ".reports", ".starts"))),
         "topic_health": lambda: made_health(digest("parts", [])),
-        "traffic_matrix": lambda: traffic(kept("topic_health", []), kept(".presence", [])),
+        "traffic_matrix": lambda: traffic(
+            kept("topic_health", []), kept(".presence", []), kept(".starts", [])
+        ),
     }[name]()
     assert made.schema.equals(SHAPES[name].columns)
     assert made.num_rows == 0

@@ -27,6 +27,7 @@ from hubbub.pipeline.merging.groups import (
 
 RUN: Final = (*TOPIC, "source_name", "first", "last", "first_ns", "last_ns")
 _WORD_BITS: Final = 64
+_NEVER: Final = np.iinfo(np.int64).max
 _WORDS_AT_ONCE: Final = 1 << 18  # Taken apart, a word is 64 bytes.
 
 
@@ -104,8 +105,9 @@ def with_times(runs: Any, times: Any) -> Any:
     for end in ("first", "last"):
         wanted = runs.select([*TOPIC, end]).rename_columns([*TOPIC, "sequence"])
         ids = numbered(united(wanted, times), (*TOPIC, "sequence")).ids
-        known = np.full(int(ids.max(initial=0)) + 1, UNKNOWN, dtype=np.int64)
-        known[ids[runs.num_rows :]] = numbers(times["time_ns"])
+        known = np.full(int(ids.max(initial=0)) + 1, _NEVER, dtype=np.int64)
+        np.minimum.at(known, ids[runs.num_rows :], numbers(times["time_ns"]))
+        known[known == _NEVER] = UNKNOWN
         before = numbers(runs[f"{end}_ns"], UNKNOWN)
         found[f"{end}_ns"] = nullable(
             np.where(before == UNKNOWN, known[ids[: runs.num_rows]], before)

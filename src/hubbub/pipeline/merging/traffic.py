@@ -1,4 +1,10 @@
-"""Who talks to whom: each receiver is given what was published while it wanted it."""
+"""Who talks to whom: each receiver is given what was published while it wanted it.
+
+What a recorder knew of others ends when the next one of its store starts, which tells anew who is
+there. A recorder that was killed told nothing of its own end, so that ends its stay, too. Of one
+that was killed and its successor one had each message, not both: a window in which both were there
+is given to the first of them, which no later row can change.
+"""
 
 from typing import Any, Final, NamedTuple
 
@@ -29,15 +35,17 @@ class _Stays(NamedTuple):
     rows: Numbers
     from_ns: Numbers
     until_ns: Numbers
+    recorders: Numbers
+    """Which recorder's own node it is; UNKNOWN: another node."""
 
 
-def traffic(health: Any, presence: Any) -> Any:
+def traffic(health: Any, presence: Any, starts: Any) -> Any:
     """Give each receiver what was published while it wanted it, by windows."""
-    stays = _stays(presence)
+    stays = _stays(presence, starts)
     rows, stay = _pairs(health, presence, stays)
     start_ns, end_ns = nanoseconds(health["window_start"]), nanoseconds(health["window_end"])
     is_there = (stays.from_ns[stay] < end_ns[rows]) & (stays.until_ns[stay] > start_ns[rows])
-    rows, stay = rows[is_there], stay[is_there]
+    rows, stay = _one_recorder_a_window(rows[is_there], stay[is_there], stays)
     names = ("window_start", "source_id", "incarnation", "subject", "source_name")
     columns = {name: health[name].take(pa.array(rows)) for name in (*names, "messages", "bytes")}
     receivers = pa.array(stays.rows[stay])
@@ -72,7 +80,19 @@ def _pairs(health: Any, presence: Any, stays: _Stays) -> tuple[Numbers, Numbers]
     return np.concatenate(rows), np.concatenate(stay)
 
 
-def _stays(presence: Any) -> _Stays:
+def _one_recorder_a_window(rows: Numbers, stay: Numbers, stays: _Stays) -> tuple[Numbers, Numbers]:
+    """Leave out the recorders that came while an earlier one of their store had the window."""
+    order = np.lexsort((stays.from_ns[stay], stays.recorders[stay], rows))
+    rows, stay = rows[order], stay[order]
+    recorders = stays.recorders[stay]
+    is_first = np.append(True, (np.diff(rows) != 0) | (np.diff(recorders) != 0))[: len(rows)]
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))
+    is_earliest = stays.from_ns[stay] == stays.from_ns[stay][first]
+    is_taken = (recorders == UNKNOWN) | is_earliest
+    return rows[is_taken], stay[is_taken]
+
+
+def _stays(presence: Any, starts: Any) -> _Stays:
     """Turn beginnings and ends into stays of a node with a pattern."""
     is_wanted = np.asarray(presence["subject"].is_valid())
     time_ns = numbers(presence["time_ns"])
@@ -81,11 +101,27 @@ def _stays(presence: Any) -> _Stays:
     left_ns = np.full(nodes.total, UNKNOWN, dtype=np.int64)
     np.maximum.at(left_ns, nodes.ids[~is_wanted], time_ns[~is_wanted])
     left_ns[left_ns == UNKNOWN] = _NEVER
-    patterns = numbered(presence, (*_NODE, "subject")).ids
+    patterns = numbered(presence, ("recorder", *_NODE, "subject")).ids
     order = np.lexsort((is_present, time_ns, patterns))
     order = order[is_wanted[order]]
     next_ns = np.append(time_ns[order][1:], _NEVER)[: len(order)]
     is_last = np.append(patterns[order][1:] != patterns[order][:-1], True)[: len(order)]
     until_ns = np.minimum(np.where(is_last, _NEVER, next_ns), left_ns[nodes.ids[order]])
+    recorders, restart_ns = _restarts(presence, starts)
+    until_ns = np.minimum(until_ns, restart_ns[order])
+    recorders[np.asarray(presence["link"].is_valid())] = UNKNOWN
     begun = is_present[order]
-    return _Stays(order[begun], time_ns[order][begun], until_ns[begun])
+    return _Stays(order[begun], time_ns[order][begun], until_ns[begun], recorders[order][begun])
+
+
+def _restarts(presence: Any, starts: Any) -> tuple[Numbers, Numbers]:
+    """Return who recorded each row, and when the next recorder of that store started."""
+    recorders, names = coded(presence["recorder"])
+    started_by = numbers(pc.index_in(starts["recorder"], value_set=names), UNKNOWN)
+    time_ns, started_ns = numbers(presence["time_ns"]), numbers(starts["time_ns"])
+    restart_ns = np.full(len(time_ns), _NEVER, dtype=np.int64)
+    for recorder in range(len(names)):
+        mine = recorders == recorder
+        theirs = np.append(np.sort(started_ns[started_by == recorder]), _NEVER)
+        restart_ns[mine] = theirs[np.searchsorted(theirs, time_ns[mine], side="right")]
+    return recorders.copy(), restart_ns

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # A subscriber's pattern, and from when to when it was there.
-PRESENCE: Final = ("node_id", "incarnation", "node_name", "subject", "time_ns", "is_present")
+PRESENCE: Final = (
+    *("recorder", "node_id", "incarnation", "node_name", "subject", "link"),
+    *("time_ns", "is_present"),
+)
 _TIMELINE: Final = tuple(SHAPES["node_timeline"].columns.names)
 
 
@@ -37,8 +40,9 @@ def presence(announcements: "DataFrame") -> "DataFrame":
 def departures(events: "DataFrame") -> "DataFrame":
     """Note nodes that left: whatever they wanted ended with them."""
     return events.where(F.col("kind") == "PeerLeft").select(
-        "node_id", "incarnation", "node_name",
+        "recorder", "node_id", "incarnation", "node_name",
         F.lit(None).cast("string").alias("subject"),
+        F.lit(None).cast("string").alias("link"),
         "time_ns",
         F.lit(False).alias("is_present"),
     )  # fmt: skip
