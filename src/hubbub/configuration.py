@@ -165,11 +165,16 @@ def _read_file(path: Path) -> dict[str, Found]:
     return {option: Found(_take(path, option, values[option]), str(path)) for option in values}
 
 
+def suggest(option: str) -> str:
+    """Name the option that may have been meant, or nothing."""
+    near = get_close_matches(option, OPTIONS, 1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
 def _take(path: Path, option: str, value: Any) -> Any:
     """Read a value of a file: as TOML has it, or as the environment would."""
     if option not in _READ:
-        near = get_close_matches(option, OPTIONS, 1)
-        meant = f"did you mean {near[0]}?" if near else "`hubbub config show` lists those there are"
+        meant = suggest(option) or "`hubbub config show` lists those there are"
         raise ConfigurationError(f"{path}: there is no option {option}; {meant}")
     if option == "faults" and isinstance(value, dict):
         return _make_faults(f"{path}: faults", value)

@@ -1,15 +1,16 @@
 """`hubbub.open`: from options, environment and defaults to a node."""
 
-import inspect
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
 from hubbub.channel import Channel
-from hubbub.configuration import configurable
+from hubbub.configuration import OPTIONS, configurable, suggest
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
 from hubbub.limits import (
@@ -78,18 +79,18 @@ def open(
     channel's port. `tcp` says who may connect, and by which certificates. `multicast=False` does
     without UDP, `network=False` without IP. Nodes of this host meet in a directory, by the network,
     or both (`registration`). `faults` mistreats frames of multicast, the only link then unless
-    `links` says otherwise. With `services=True` (or `ServiceOptions`) a node shares services at
-    once. `tell_events=False` keeps from recorders what it dropped. `hubbub.Settings` has more. The
-    rest is from the environment (HUBBUB_DOMAIN and so on), else from the TOML file HUBBUB_CONFIG.
+    `links` says otherwise. With `services=True` (or `ServiceOptions`) it shares services at once.
+    `tell_events=False` keeps from recorders what it dropped. `hubbub.Settings` has more. The rest
+    is from the environment (HUBBUB_DOMAIN, ...), else from the TOML file HUBBUB_CONFIG.
     """
-    _begin(key_file, log)
+    _begin(key_file, log, options)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
     _check_kinds(interface, faults, tcp, loopback, offload, tell_events)
     _check_numbers(sizes, delivery_threads_max, switch_interval_ms, spin_us)
     ways = take_ways(links, peers, listen, multicast, network, registration)
     node = Node(
         _identity(name, "default" if domain is None else domain, node_id),
-        make_settings(options, others=_OWN_OPTIONS),
+        make_settings(options),
         interface=interface,
         loopback=loopback,
         links=choose_links(ways, faults),
@@ -121,8 +122,9 @@ def _sizes(frame: int, receive_buffer: int, send_buffer: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _begin(key_file: str | None, log: str | None) -> None:
+def _begin(key_file: str | None, log: str | None, options: dict[str, Any]) -> None:
     _refuse_key(key_file)
+    _refuse_misspelt(options)
     if log is not None:
         set_log(log)
 
@@ -160,13 +162,16 @@ def _refuse_key(key_file: str | None) -> None:
         )
 
 
-_OWN_OPTIONS = tuple(inspect.signature(open).parameters)[:-1]
+def _refuse_misspelt(options: dict[str, Any]) -> None:
+    for option in options:
+        if option not in OPTIONS and (meant := suggest(option)):
+            raise ConfigurationError(f"unknown option {option}; {meant}")
 
 
 def _identity(name: str | None, domain: str, node_id: bytes | str | None) -> Identity:
     host = socket.gethostname()
     pid = os.getpid()
-    name = f"{host}-{pid}" if name is None else name
+    name = name_after(what_runs()) if name is None else name
     for what, value in (("name", name), ("domain", domain)):
         _check_kind(what, value, str, "text")
         if not value.isprintable() or not 0 < len(value.encode()) <= NODE_NAME_BYTES_MAX:
@@ -176,6 +181,22 @@ def _identity(name: str | None, domain: str, node_id: bytes | str | None) -> Ide
     random = SystemRandom()
     incarnation = random.getrandbits(64)
     return Identity(name, _node_id(node_id, random), incarnation, host, pid, domain, _release())
+
+
+def name_after(what: str) -> str:
+    """Name a node whose user did not: after what it does, its process and its host."""
+    place = f"-{os.getpid()}@{socket.gethostname()}"
+    room_bytes = max(NODE_NAME_BYTES_MAX - len(place.encode()), 0)
+    printable = "".join(one for one in what if one.isprintable())
+    return printable.encode()[:room_bytes].decode(errors="ignore") + place
+
+
+def what_runs() -> str:
+    """Return the name of the script or module that runs here; `python` where there is none."""
+    script = Path(sys.argv[0]) if sys.argv else Path()
+    if script.name in ("__main__.py", "-m"):  # `python -m package`, or a folder that runs.
+        script = script.parent
+    return "python" if script.stem in ("", "-c", "-") else script.stem
 
 
 @cache

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import DIAL_INTERVAL, DIAL_INTERVAL_CEILING, DIAL_TIMEOUT, MS
+from hubbub.links.interfaces import plain_address
 
 _LOOKING_UP: Final = 20 * MS  # So often is looked whether a name was found.
 _HOST_BYTES_MAX: Final = 255
@@ -44,7 +45,7 @@ def parse_address(text: Any, option: str) -> HostAndPort:
             host, _, port = host.partition(":")
             is_sound = bool(port)
         elif ":" in host:
-            is_sound = _is_ipv6(host)
+            is_sound = plain_address(host) is not None
     if not is_sound or not 0 < len(host.encode()) <= _HOST_BYTES_MAX or not host.isprintable():
         raise ConfigurationError(
             f"{option}={text!r} is no address: give a host, host:port or [IPv6]:port"
@@ -52,13 +53,6 @@ def parse_address(text: Any, option: str) -> HostAndPort:
     if port and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
         raise ConfigurationError(f"{option}={text!r}: port {port!r} must be from 1 to 65535")
     return HostAndPort(host, int(port or 0))
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).version == 6
-    except ValueError:
-        return False
 
 
 class Target:

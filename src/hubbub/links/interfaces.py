@@ -79,13 +79,6 @@ def interfaces() -> list[Interface]:
     return sorted((one for one in found if one is not None), key=lambda one: one.index)
 
 
-def choose_more(wanted: str | None, known: list[Interface]) -> list[Interface]:
-    """Pick the interfaces that `choose` would now, but for the loopback."""
-    if wanted == ALL:
-        return _lan_candidates(known)
-    return [_lan(known)] if wanted is None and _lan_candidates(known) else []
-
-
 def choose(wanted: str | None) -> list[Interface]:
     """Pick the interfaces for a channel: the LAN's (None), a name, an address, or "all".
 
@@ -93,11 +86,10 @@ def choose(wanted: str | None) -> list[Interface]:
     `is_loopback` that only processes of this host will be heard.
     """
     known = interfaces()
-    if wanted is None:
-        return [_lan(known)]
-    if wanted == ALL:
-        return _lan_candidates(known) or [_loopback(known)]
-    address = _plain_address(wanted)
+    if wanted in (None, ALL):
+        return choose_lans(wanted, known) or [_loopback(known)]
+    assert wanted is not None
+    address = plain_address(wanted)
     for interface in known:
         if wanted == interface.name or address in interface.addresses:
             return [interface]
@@ -105,22 +97,21 @@ def choose(wanted: str | None) -> list[Interface]:
     raise ConfigurationError(f"interface {wanted!r} is not there; this machine has: {listed}")
 
 
-def _lan(known: list[Interface]) -> Interface:
-    candidates = _lan_candidates(known)
-    for address in _outward_addresses():
-        for interface in candidates:
-            if address in interface.addresses:
-                return interface
-    # An IPv6 address of the link alone comes by itself; an IPv4 address was given on purpose.
-    return min(candidates, key=lambda one: not one.ipv4, default=None) or _loopback(known)
-
-
-def _lan_candidates(known: list[Interface]) -> list[Interface]:
-    return [
+def choose_lans(wanted: str | None, known: list[Interface]) -> list[Interface]:
+    """Pick the LAN's interface (None), or those of all LANs; none, if there is no LAN."""
+    candidates = [
         one
         for one in known
         if one.is_up and one.is_multicast and one.addresses and not one.is_loopback
     ]
+    if wanted == ALL or len(candidates) <= 1:
+        return candidates
+    for address in _outward_addresses():
+        for interface in candidates:
+            if address in interface.addresses:
+                return [interface]
+    # An IPv6 address of the link alone comes by itself; an IPv4 address was given on purpose.
+    return [min(candidates, key=lambda one: not one.ipv4)]
 
 
 def _loopback(known: list[Interface]) -> Interface:
@@ -131,7 +122,7 @@ def _loopback(known: list[Interface]) -> Interface:
     raise ConfigurationError(f"no interface is up, not even loopback; this machine has: {listed}")
 
 
-def _plain_address(text: str) -> str | None:
+def plain_address(text: str) -> str | None:
     """Write an address as `interfaces()` does, or None if it is none."""
     try:
         return str(ipaddress.ip_address(text.partition("%")[0]))

@@ -6,7 +6,7 @@ from typing import Final
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import FRAME_BYTES_MAX, FRAME_BYTES_MIN
-from hubbub.links.interfaces import ETHERNET_MTU, Interface
+from hubbub.links.interfaces import ETHERNET_MTU, Interface, plain_address
 
 # On loopback 64 KiB cost each side 12 to 14 us of the processor in frames of any size from 8 KB on
 # (16 us in frames of 1,472 bytes), if bursts are segmented. What is left is the protocol's work on
@@ -49,10 +49,7 @@ def check_options(group: str, port: int, ttl: int, frame_bytes_max: int) -> str:
 
 def wanted_address(interface: str | None) -> str | None:
     """Return the address if the interface was named by one."""
-    try:
-        return str(ipaddress.ip_address((interface or "").partition("%")[0]))
-    except ValueError:
-        return None
+    return plain_address(interface or "")
 
 
 def frame_bytes(
@@ -61,16 +58,16 @@ def frame_bytes(
 ) -> int:  # fmt: skip
     """Choose the frame size: what was asked for, else what fits a datagram on every interface.
 
-    Where more of them may come later, it fits an Ethernet.
+    A loopback that is there until a LAN comes has frames that fit an Ethernet.
     """
     if frame_bytes_max:
         return frame_bytes_max
     headers = _IPV6_AND_UDP_HEADERS if family == socket.AF_INET6 else _IPV4_AND_UDP_HEADERS
+    loopback_bytes = ETHERNET_MTU - headers if is_growing else LOOPBACK_FRAME_BYTES
     sizes = [
-        min(LOOPBACK_FRAME_BYTES if one.is_loopback else FRAME_BYTES_MAX, one.mtu - headers)
+        min(loopback_bytes if one.is_loopback else FRAME_BYTES_MAX, one.mtu - headers)
         for one in chosen
     ]
-    sizes += [ETHERNET_MTU - headers] if is_growing else []
     return max(FRAME_BYTES_MIN, min(sizes))
 
 

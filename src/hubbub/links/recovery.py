@@ -18,7 +18,7 @@ from hubbub.links.interfaces import (
     Interface,
     InterfaceWatch,
     choose,
-    choose_more,
+    choose_lans,
     interfaces,
 )
 from hubbub.links.socket_pair import Endpoint, SocketPair
@@ -63,7 +63,7 @@ class Recovery:
         """Join on interfaces that have come up since; one that is not ready yet is tried again."""
         events: list[Event] = []
         there = {pair.interface.name for pair in self.pairs}
-        for interface in choose_more(self._wanted, known):
+        for interface in choose_lans(self._wanted, known):
             if interface.name in there or not self._addresses(interface):
                 continue
             try:
@@ -71,12 +71,12 @@ class Recovery:
             except OSError:
                 self._must_look = True
                 continue
-            if self._wanted == ALL:
+            if self.pairs[0].interface.is_loopback:  # The LAN takes its place.
+                self._replace(0, pair)
+                self.is_growing = self._wanted == ALL
+            else:
                 self.pairs.append(pair)
                 self._drop_own_frames()
-            else:  # The LAN takes the place of the loopback.
-                self._replace(0, pair)
-                self.is_growing = False
             events.append(LinkUp(self._channel, interface.name))
         return events
 

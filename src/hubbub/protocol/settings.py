@@ -4,7 +4,6 @@ The names and units are ours; docs/distributor.md lists which parameter of the J
 Distributor each of them was.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any
@@ -141,16 +140,12 @@ class Settings:
             )
 
 
-def make_settings(options: dict[str, Any], others: Iterable[str] = ()) -> Settings:
-    """Make settings from keyword arguments; an unknown one raises with the names there are.
-
-    `others` may have been meant, too.
-    """
+def make_settings(options: dict[str, Any]) -> Settings:
+    """Make settings from keyword arguments; an unknown one raises with the names there are."""
     known = {field.name for field in fields(Settings)}
-    for unknown in sorted(set(options) - known):
-        from difflib import get_close_matches  # Only who misspells pays for it.
-
-        near = get_close_matches(unknown, [*others, *known], n=1)
-        names = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-        raise ConfigurationError(f"unknown option {unknown}; {names}")
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ConfigurationError(
+            f"unknown option {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+        )
     return Settings(**options)

@@ -57,6 +57,7 @@ def test_frame_fits_the_mtu_of_every_interface() -> None:
     assert frame_bytes([jumbo, ETHERNET], socket.AF_INET, 0) == 1472
     assert frame_bytes([LOOPBACK], socket.AF_INET, 0) == LOOPBACK_FRAME_BYTES
     assert frame_bytes([LOOPBACK], socket.AF_INET, 0, is_growing=True) == 1472
+    assert frame_bytes([jumbo], socket.AF_INET, 0, is_growing=True) > 1472
     assert frame_bytes([replace(ETHERNET, mtu=70_000)], socket.AF_INET, 0) == 65_507
     assert frame_bytes([ETHERNET], socket.AF_INET, 8000) == 8000
 

@@ -84,11 +84,11 @@ def test_a_burst_arrives_as_it_was_sent_and_says_by_what(
     other = open_link(B, one)
     pump([one, other], lambda: one.opened and other.opened)
     [pipe] = other.opened
-    assert isinstance(pipe, FarPipes) and pipe == (A,) and pipe.place == one.address_text
+    assert pipe == FarPipes((A,)) and pipe.place == one.address_text
     meet(one, other)
     one.send(Pipes((B,)), [FRAME, memoryview(b"h" * 700)], segment_bytes)
     received = pump([one, other], lambda: other.statistics().packets_in)
-    assert received == [(b"h" * 1700, segment_bytes, Pipes((A,)))]
+    assert received == [(b"h" * 1700, segment_bytes, FarPipes((A,)))]
     assert received[0][2].link == "tcp"
 
 
@@ -145,7 +145,7 @@ def test_peer_that_comes_back_is_called_again(open_link: Any) -> None:
     assert list(other.closed) == [(A, False)], "who closes a connection may live"
     again = open_link(C, port=port)
     pump([again, other], lambda: again.opened and other.opened)
-    assert list(other.opened) == [(C,)]
+    assert list(other.opened) == [FarPipes((C,))]
 
 
 def test_end_is_told_after_what_was_sent_before_it(open_link: Any) -> None:

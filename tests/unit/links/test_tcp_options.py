@@ -87,7 +87,7 @@ def test_bursts_cross_sealed_and_whole(open_link: Open, sound: TcpOptions) -> No
     received = pump(
         [one, other], lambda: one.statistics().packets_in == other.statistics().packets_in == 20
     )
-    heard = {key: [data for data, _, source in received if source == (key,)] for key in (A, B)}
+    heard = {key: [data for data, _, source in received if source[0] == key] for key in (A, B)}
     assert heard == {A: [FRAME + burst for burst in bursts], B: bursts}
 
 

