@@ -23,6 +23,8 @@ class PeerJoined(Event, frozen=True):
     host: str
     pid: int
     address: str
+    uptime_s: int = 0
+    """For how many full seconds it had been open when we met it."""
 
     def __str__(self) -> str:
         place = f"pid {self.pid} on {self.host}, {self.address}"

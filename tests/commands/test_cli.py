@@ -195,6 +195,15 @@ def test_disk_that_is_full_is_one_line_and_exit_code_2(bus: Bus) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["sub", "--help"], []], ids=str)
+def test_help_onto_a_full_disk_is_one_line_and_exit_code_2(bus: Bus, words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        command = bus.process(*words, stdout=full)
+    _, err = command.communicate(timeout=TIMEOUT_S)
+    assert command.returncode == 2
+    assert one_line(err) == "hubbub: cannot write: No space left on device\n"
+
+
 def test_receiver_that_was_killed_is_not_counted_as_served(bus: Bus) -> None:
     with (
         bus.start("sub", "/doomed") as subscriber,
@@ -260,7 +269,8 @@ def test_interrupted_publisher_flushes_and_reports(bus: Bus) -> None:
         (["sub", "/a", "--log", "nonsense"], "choose of all"),
         (["doctor", "--interface", "nope0"], "this machine has: lo"),
         (["bench", "latency", "--interface", "nope0"], "this machine has: lo"),
-        (["simulate", "--scenario", "nope"], "there are all, "),
+        (["simulate", "--scenario", "randm_loss"], "did you mean random_loss"),
+        (["simulate", "--scenario", "nope"], "--list` names all"),
         (["simulate", "--seeds", "9:3"], "write A:B"),
     ],
 )

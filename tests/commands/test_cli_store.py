@@ -139,6 +139,22 @@ def test_ctrl_c_ends_a_loop_cleanly(bus: Bus, tmp_path: Path) -> None:
     assert json.loads(out)["rounds"] >= 1
 
 
+def test_ctrl_c_ends_a_player_that_waits_for_what_is_due_in_an_hour(
+    bus: Bus, tmp_path: Path
+) -> None:
+    store = make_store(tmp_path / "recording")
+    write_segment(store, [at(0, run(0)), at(3600, run(3))])
+    with (
+        bus.start("sub", "/...", "-n", "3") as subscriber,
+        bus.start("play", str(store), "--json", "-w", "1") as player,
+    ):
+        assert finish(subscriber)[0] == 0
+        player.send_signal(signal.SIGINT)
+        code, out, err = finish(player)
+    assert (code, err) == (130, "")
+    assert json.loads(out)["messages"] == 3
+
+
 def test_progress_is_shown_on_a_terminal(bus: Bus, tmp_path: Path) -> None:
     store = make_store(tmp_path / "recording")
     write_segment(store, [at(place / 10, run(3 * place)) for place in range(20)])

@@ -42,7 +42,7 @@ def wait_for_messages(bus: Bus, subject: str, pid: int) -> None:
     ) as node:
         subscription = node.subscribe(subject)
         while (message := subscription.receive(TIMEOUT_S)) is not None:
-            if message.source.name.endswith(f"-{pid}"):
+            if f"-{pid}@" in message.source.name:
                 return
     raise AssertionError(f"{pid} never published")
 

@@ -170,6 +170,24 @@ def test_large_payloads_of_shared_memory_are_recorded(place: Place, store: Path)
     assert payloads_of(runs) == [f"{n};".encode().ljust(1 << 20, b".") for n in range(40)]
 
 
+def test_nodes_that_were_there_before_the_recorder_are_told_from_those_that_join(
+    place: Place, store: Path
+) -> None:
+    with place.open("recording") as ours, place.open("early") as early:
+        wait_until(lambda: ours.peers())
+        with hubbub.Recorder(ours, "/...", store, convert=False), place.open("late") as late:
+            wait_until(lambda: len(ours.peers()) == 2)
+            publish(late, "/plant/temp", 1)
+    _, rows = read(store)
+    told = {
+        name: "was_there" in row["detail"]
+        for name in ("early", "late")
+        for row in rows_of(rows, "events", kind="PeerJoined", node_name=name)
+    }
+    assert told == {"early": True, "late": False}
+    assert early.is_closed
+
+
 def test_what_the_bus_does_is_in_tables_of_its_own(place: Place, store: Path) -> None:
     with record(place, store) as recorder:
         with place.open("lidar", links=["local", "multicast"]) as node:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -35,7 +35,8 @@ from hubbub.cli import (
     sub,
     watch,
 )
-from hubbub.cli.session import EXIT_FAILED, EXIT_INTERRUPTED
+from hubbub.cli.screen import write_until_the_end
+from hubbub.cli.session import COMMAND, EXIT_FAILED, EXIT_INTERRUPTED
 from hubbub.cli.terminal import note
 from hubbub.cli.top.command import top
 from hubbub.configuration import FILE_VARIABLE
@@ -124,10 +125,16 @@ def command_tree() -> Any:
     [before] = [option for option in tree.params if "--config" in option.opts]
     behind = copy(before)
     behind.expose_value = False
-    behind.callback = lambda _context, _option, path: _use_file(path)
+    behind.callback = _begin
     for _, command in leaves(tree):
         command.params.append(behind)
     return tree
+
+
+def _begin(context: Any, _option: Any, path: Path | None) -> None:
+    """Note which command it is, and take the file that stands behind it."""
+    COMMAND.set("-".join(context.command_path.split()[1:]))
+    _use_file(path)
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -146,7 +153,7 @@ def run() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        raise SystemExit(command_tree()(prog_name="hubbub", standalone_mode=False))
+        raise SystemExit(_call(command_tree()))
     except UsageError as error:
         _tell_usage(error)
     except HubbubError as error:
@@ -156,11 +163,29 @@ def run() -> None:
     raise SystemExit(EXIT_FAILED)
 
 
+def _call(tree: Any) -> Any:
+    """Run a command; where there was only help or the version to write, say if that failed."""
+    try:
+        code = tree(prog_name="hubbub", standalone_mode=False)
+        if not COMMAND.get():
+            sys.stdout.flush()
+    except OSError as error:
+        if COMMAND.get():  # It has begun, and tells of its own files itself.
+            raise
+        failed = error
+        return write_until_the_end(lambda: _raise(failed))
+    return code
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
+
+
 def _tell_usage(error: Any) -> None:
     """Say in one line what was wrong with the arguments, and where to read what is right."""
     message = error.format_message()
     if message.startswith("Usage: "):  # There were none: it is the help, and no reproach.
-        print(message)
+        write_until_the_end(lambda: print(message, flush=True) or 0)
         return
     where = "hubbub" if error.ctx is None else error.ctx.command_path
     note(f"{' '.join(message.split()).rstrip('.')}; see `{where} --help`")

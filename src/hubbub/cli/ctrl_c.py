@@ -12,8 +12,9 @@ T = TypeVar("T")
 class CtrlC:
     """Note Ctrl-C; interrupt only what waits, or what hangs: pressed again, it ends everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_press: Callable[[], object] | None = None) -> None:
         self.is_pressed = False
+        self._on_press = on_press
         self._is_waiting = False
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._press)
@@ -38,6 +39,8 @@ class CtrlC:
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         is_second, self.is_pressed = self.is_pressed, True
+        if self._on_press is not None:
+            self._on_press()
         if self._is_waiting or is_second:
             self._is_waiting = False  # What is done on the way out is work again.
             raise KeyboardInterrupt

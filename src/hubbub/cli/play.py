@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.progress import Progress
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
@@ -77,11 +79,9 @@ def play(
             node, path, rate=speed, subjects=subjects or (), start=start_ns, end=end_ns,
             remap=names, open_another=lambda: open_node(domain, interface, None, peers),
         )  # fmt: skip
-        try:
-            ask = partial(_ask, sys.stderr if as_json else sys.stdout) if step else None
-            outcome = _play(player, wait_subs, is_looping=loop, ask=ask)
-        finally:
-            player.close()
+        with closing(player), CtrlC(player.stop) as ctrl_c:
+            ask = partial(_ask, ctrl_c, sys.stderr if as_json else sys.stdout) if step else None
+            outcome = _play(player, ctrl_c, wait_subs, is_looping=loop, ask=ask)
     _report(path, player.played, outcome, as_json)
     raise typer.Exit(outcome.code)
 
@@ -98,7 +98,12 @@ class _Outcome:
 
 
 def _play(
-    player: "Player", wait_subs: int, *, is_looping: bool, ask: "Callable[[Recorded], bool] | None"
+    player: "Player",
+    ctrl_c: CtrlC,
+    wait_subs: int,
+    *,
+    is_looping: bool,
+    ask: "Callable[[Recorded], bool] | None",
 ) -> _Outcome:
     outcome = _Outcome()
 
@@ -110,7 +115,7 @@ def _play(
     try:
         plan = player.plan(tell_fault)
         outcome.messages = plan.messages
-        _meet(player, wait_subs)
+        ctrl_c.wait(_meet, player, wait_subs)
         begin_s = time.monotonic()
         with Progress(None if is_looping else plan.messages) as progress:
             player.play(
@@ -118,8 +123,9 @@ def _play(
                 on_progress=lambda played: progress.show(played.messages, _state(plan, played)),
                 on_fault=tell_fault,
             )  # fmt: skip
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # While it waited, or pressed twice.
         player.stop()
+    if ctrl_c.is_pressed:
         outcome.code = EXIT_INTERRUPTED
     outcome.is_confirmed = player.flush(FLUSH_TIMEOUT_S)
     outcome.seconds = time.monotonic() - begin_s
@@ -142,13 +148,13 @@ def _state(plan: "Plan", played: "Played") -> str:
     return f"{at} of {show_span(plan.span_ns)}, {plural(played.receivers, 'receiver')}"
 
 
-def _ask(screen: TextIO, message: "Recorded") -> bool:
+def _ask(ctrl_c: CtrlC, screen: TextIO, message: "Recorded") -> bool:
     """Show a message, and wait for Enter; the end of input and q are the end."""
     preview = readable(message.payload[:_PREVIEW_BYTES])
     when = show_time(message.received_ns)
     text = f"{message.offset}  {when}  {escape(message.subject)}  {preview}"
     print(text, end="  ", flush=True, file=screen)
-    line = sys.stdin.readline()
+    line = ctrl_c.wait(sys.stdin.readline)
     if not sys.stdin.isatty():
         print(file=screen)
     return bool(line) and line.strip().lower() not in ("q", "quit")

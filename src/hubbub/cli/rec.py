@@ -165,7 +165,7 @@ def _line(recorder: hubbub.Recorder, rate: _Rate) -> str:
         return f"holding {size(statistics.queue_bytes)}; SIGUSR1 starts the writing"
     state = [
         f"{plural(statistics.recorded, 'message')}",
-        size(statistics.bytes),
+        size(statistics.payload_bytes),
         f"{rate.of(statistics.recorded):,.0f}/s",
         f"acknowledged {statistics.acknowledged:,}",
         f"lost {statistics.lost:,}",
@@ -181,7 +181,7 @@ def _report(recorder: hubbub.Recorder, lost_before: int, as_json: bool) -> None:
         told: dict[str, Any] = {"store": str(recorder.store), "patterns": list(recorder.patterns)}
         print_json({**told, **asdict(statistics), "lost_by_the_bus": lost_before})
         return
-    what = f"{plural(statistics.recorded, 'message')}, {size(statistics.bytes)} recorded"
+    what = f"{plural(statistics.recorded, 'message')} ({size(statistics.payload_bytes)}) recorded"
     if not statistics.recorded:
         what = f"nothing came: nobody published {', '.join(recorder.patterns)}"
     note(f"{what}; {statistics.acknowledged:,} in the store are acknowledged")

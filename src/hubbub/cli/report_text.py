@@ -71,9 +71,9 @@ def _squeeze(values: Sequence[float]) -> list[float]:
 
 
 def _mean(series: Series, figures: Figures) -> float:
-    """Return the mean over the time that was recorded: columns may begin before it."""
+    """Return the mean over the time that was recorded."""
     clock = figures.clock
-    whole = sum(value * clock.length_us(place) for place, value in enumerate(series.values))
+    whole = sum(value * clock.counted_us(place) for place, value in enumerate(series.values))
     first_us, last_us = figures.span_us or (clock.first_us, clock.last_us)
     return whole / max(last_us - first_us, 1)
 

@@ -4,13 +4,17 @@ import gc
 import logging
 import signal
 import sys
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, NoReturn
 
 import hubbub
 from hubbub.cli.terminal import escape
 from hubbub.configuration import find_configured
+from hubbub.opening import name_after
 
+COMMAND = ContextVar("command", default="")
+"""What runs, as `pub` or `service-pub`: others see its node by that name. Empty: nothing yet."""
 EXIT_FAILED = 2
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
@@ -26,10 +30,11 @@ def open_node(
     end_on_sigterm()
     set_up_log(is_wanted=log is not None)
     configured = find_configured()
+    name = None if "name" in configured else name_after(COMMAND.get() or "hubbub")
     is_calling = (peers or "peers" in configured) and "listen" not in configured
     wanted: dict[str, Any] = {"services": services} if services else {}
     node = hubbub.open(
-        domain=domain, interface=interface, log=log, peers=peers,
+        name, domain=domain, interface=interface, log=log, peers=peers,
         listen=0 if is_calling else None,  # The port of the channel is for nodes that stay.
         **wanted,
     )  # fmt: skip

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -133,9 +134,7 @@ def parse_seeds(text: str) -> range:
 def _choose(wanted: list[str], known: dict[str, str]) -> list[str]:
     unknown = [name for name in wanted if name != ALL and name not in known]
     if unknown:
-        raise ConfigurationError(
-            f"no scenario {', '.join(unknown)}; there are {ALL}, {', '.join(known)}"
-        )
+        raise ConfigurationError(f"no scenario {unknown[0]}; {_others(unknown[0], known)}")
     return list(known) if ALL in wanted else list(dict.fromkeys(wanted))
 
 
@@ -245,3 +244,10 @@ def _print_scenarios(known: dict[str, str], as_json: bool) -> None:
     width = max(map(len, known))
     for name, text in known.items():
         print(f"{name:{width}}  {text.partition(chr(10))[0]}")
+
+
+def _others(unknown: str, known: dict[str, str]) -> str:
+    """Name what was probably meant; a line with all of them nobody would read."""
+    near = get_close_matches(unknown, known)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{meant}`hubbub simulate --list` names all {len(known)}"

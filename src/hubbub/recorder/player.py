@@ -9,10 +9,10 @@ second type is published by a second node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
+from queue import Empty, SimpleQueue
 from time import monotonic_ns, time_ns
 from typing import Any, Final, NamedTuple
 
@@ -129,7 +129,8 @@ class Player:
         self._nodes = [node]
         self._open_another = open_another
         self._publishers: dict[tuple[str, Schema], Publisher] = {}
-        self._stopped = Event()
+        self._is_stopped = False
+        self._wake: SimpleQueue[None] = SimpleQueue()  # An Event may lock up a signal handler.
         self.replayed_ns = time_ns()
         self.played = Played()
 
@@ -140,6 +141,8 @@ class Player:
         plan = Plan()
         for batch in self._read(("offset", "subject", "schema", "schema_hash", "received_ns"),
                                 on_fault):  # fmt: skip
+            if self._is_stopped:
+                break
             start_ns, end_ns = min_max(batch["received_ns"]).as_py().values()
             plan.start_ns = min(plan.start_ns, start_ns) if plan.messages else start_ns
             plan.end_ns = max(plan.end_ns, end_ns)
@@ -166,14 +169,14 @@ class Player:
         """
         plan = plan or self.plan(on_fault)
         begin_ns: int | None = None
-        while plan.messages and not self._stopped.is_set():
+        while plan.messages and not self._is_stopped:
             with closing(Ahead(self._slices(plan, on_fault), _SLICES_AHEAD)) as slices:
                 for messages in slices:
                     # Only now: opening files takes a while, which must not make the first late.
                     begin_ns = monotonic_ns() if begin_ns is None else begin_ns
                     for message in messages:
                         self._play_one(message, plan, begin_ns, before)
-                        if self._stopped.is_set():
+                        if self._is_stopped:
                             return self.played
                         if on_progress is not None:
                             on_progress(self.played)
@@ -190,13 +193,14 @@ class Player:
         if before is None:
             self._wait_for(message, plan, begin_ns)
         elif not before(message):
-            self._stopped.set()
-        if not self._stopped.is_set():
+            self.stop()
+        if not self._is_stopped:
             self._publish(message)
 
     def stop(self) -> None:
         """End the playing at the next message; from any thread or signal handler."""
-        self._stopped.set()
+        self._is_stopped = True
+        self._wake.put(None)
 
     @property
     def receivers(self) -> int:
@@ -227,14 +231,15 @@ class Player:
         due_ns = begin_ns + int((message.received_ns - plan.start_ns) / self._rate)
         left_ns = due_ns - monotonic_ns()
         if left_ns > 0:
-            self._stopped.wait(left_ns / SECOND)
+            with suppress(Empty):
+                self._wake.get(timeout=left_ns / SECOND)
         else:
             self.played.late_ns = max(self.played.late_ns, -left_ns)
 
     def _publish(self, message: Recorded) -> None:
         publisher = self._publisher(message.subject, message.schema)
         time_ns = message.published_ns & _HASH_MASK
-        while not self._stopped.is_set():
+        while not self._is_stopped:
             try:
                 receivers = publisher.publish(message.payload, time_ns=time_ns)
             except Backpressure:

@@ -48,7 +48,10 @@ class RecorderStatistics:
 
     recorded: int
     acknowledged: int
-    bytes: int
+    payload_bytes: int
+    """Of what was recorded: the size that `hubbub store info`, tables and reports tell, too."""
+    journal_bytes: int
+    """Written for it: payloads with who, when and what, and everything that is no message."""
     lost: int
     commits: int
     segments: int
@@ -145,7 +148,7 @@ class Recorder(Closing):
         try:
             recovered = recover(self.store, time_ns(), disk)
         except OSError as error:
-            raise StoreError(f"{self.store} cannot be recorded into: {error}") from error
+            raise StoreError(f"{self.store} cannot be recorded into: {error.strerror}") from error
         for torn in recovered.torn:
             _log.warning(
                 "segment %d ended in a write that never ended: %d bytes cut, none acknowledged",
@@ -195,7 +198,7 @@ class Recorder(Closing):
             yield (source, link, "bytes"), count
         for name, value in (
             ("recorder_recorded", scribe.journal.statistics().messages),
-            ("recorder_bytes", scribe.journal.statistics().bytes),
+            ("recorder_payload_bytes", sum(list(scribe.payload_bytes.values()))),
             ("recorder_commits", scribe.journal.statistics().commits),
             ("recorder_lost", self._intake.lost.total),
         ):
@@ -295,7 +298,8 @@ class Recorder(Closing):
         return RecorderStatistics(
             recorded=journal.messages,
             acknowledged=journal.acknowledged,
-            bytes=journal.bytes,
+            payload_bytes=sum(list(scribe.payload_bytes.values())),
+            journal_bytes=journal.bytes,
             lost=self._intake.lost.total + scribe.unwritten,
             commits=journal.commits,
             segments=journal.segments,

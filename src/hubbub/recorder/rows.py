@@ -20,9 +20,12 @@ COUNTERS = "counters"
 LOST = "RecorderLost"
 
 
-def event_rows(event: Event, time_ns: int) -> Iterator[Values]:
-    """Describe an event: one row, or one for each range of messages that it tells of."""
-    told = msgspec.structs.asdict(event)
+def event_rows(event: Event, time_ns: int, *, was_there: bool = False) -> Iterator[Values]:
+    """Describe an event: one row, or one for each range of messages that it tells of.
+
+    `was_there`: of a node that joined, that it did so before there was a recorder.
+    """
+    told = msgspec.structs.asdict(event) | ({"was_there": True} if was_there else {})
     detail = to_json(told)
     kind = type(event).__name__
     about = next((value for value in told.values() if isinstance(value, Source)), None)

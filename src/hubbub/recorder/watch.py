@@ -16,7 +16,7 @@ import msgspec
 from hubbub.awareness import RemotePeer
 from hubbub.errors import HubbubError
 from hubbub.events import Event, PeerJoined, PublisherMatched
-from hubbub.limits import RECORDER_LOOK_S, RECORDER_LOOK_S_MIN, RECORDER_LOOK_SHARE
+from hubbub.limits import RECORDER_LOOK_S, RECORDER_LOOK_S_MIN, RECORDER_LOOK_SHARE, SECOND
 from hubbub.message import Message, Source
 from hubbub.node import Node
 from hubbub.recorder import rows
@@ -49,8 +49,10 @@ class Watch:
         self._on_look = on_look
         self._announced: dict[Announced, Values] = {}
         self._since_ns = time_ns()
+        peers = node.peers()
+        self._met_before = {peer.node for peer in peers}
         # What the node had counted before there was a recorder is none of its business.
-        self._before = dict(self._count(node.peers()))
+        self._before = dict(self._count(peers))
         self._counted: dict[Counted, int] = {}
         self._is_ending = threading.Event()
         self._has_news = threading.Event()
@@ -78,10 +80,18 @@ class Watch:
         self._thread.join()
 
     def _note(self, event: Event) -> None:
-        for row in rows.event_rows(event, time_ns()):
+        now_ns = time_ns()
+        for row in rows.event_rows(event, now_ns, was_there=self._was_there(event, now_ns)):
             self._intake.put_row(rows.EVENTS, row)
         if isinstance(event, _NEWS):
             self._has_news.set()  # It may be gone again before the next look.
+
+    def _was_there(self, event: Event, now_ns: int) -> bool:
+        """Tell whether an event only says that a node is here which was so before the recorder."""
+        if not isinstance(event, PeerJoined):
+            return False
+        opened_ns = now_ns - event.uptime_s * SECOND  # At the latest: seconds are cut off.
+        return event.peer in self._met_before or opened_ns <= self._since_ns
 
     def _hear(self, message: Message) -> None:
         """Take what another node tells of itself; anybody may have sent it."""

@@ -29,7 +29,7 @@ def build(tables: Tables) -> Figures:
     """Make the figures of a report."""
     health, timeline = tables["topic_health"], tables["node_timeline"]
     matrix, gaps = tables["traffic_matrix"], tables["gaps"]
-    windows = lay_out(health)
+    windows = lay_out(health, tables.span_us)
     sums = totals(windows)
     topics, topics_in_all = list_topics(windows)
     latencies, latency = latencies_over_time(windows)

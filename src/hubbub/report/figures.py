@@ -5,11 +5,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 Numbers = tuple[float, ...]
+SECOND_US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time that the report is about, cut into equal columns. All times are microseconds."""
+    """The time that the report is about, cut into equal columns. All times are microseconds.
+
+    Windows of the tables begin at full multiples of their length, recordings anywhere: of the first
+    and the last column only what was recorded counts.
+    """
 
     first_us: int = 0
     last_us: int = 0
@@ -17,14 +22,20 @@ class Clock:
     columns: int = 0
     window_us: int = 1
     """How long a window of the tables is; a column is one or several of them."""
+    grid_us: int = 0
+    """Where the first column would begin if it were whole."""
 
     def begin_us(self, column: int) -> int:
-        """Say when a column begins."""
-        return self.first_us + column * self.column_us
+        """Say when a column begins, or, of the one behind the last, when all ends."""
+        return max(self.first_us, min(self.grid_us + column * self.column_us, self.last_us))
 
     def length_us(self, column: int) -> int:
-        """Say how long a column is: the last may be cut off by the end."""
-        return min(self.column_us, self.last_us - self.begin_us(column))
+        """Say how long a column is: the first and the last may be cut off."""
+        return self.begin_us(column + 1) - self.begin_us(column)
+
+    def counted_us(self, column: int) -> int:
+        """Say what a rate is of: a second at least, or one message would be a thousand a second."""
+        return max(self.length_us(column), min(SECOND_US, self.column_us))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +177,8 @@ class Stay:
     first_us: int | None
     last_us: int | None
     ended: str | None
+    was_there: bool = False
+    """Whether it was here before the recorder, which met it at `first_us`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,9 +147,7 @@ def _recorder(figures: Figures) -> Iterator[Finding]:
             ),
             "gaps",
         )
-    if mine:
-        return
-    if figures.messages and not _is_any_unexplained(figures):
+    if figures.messages and not mine and not _is_any_unexplained(figures):
         yield Finding(Level.GOOD, "The recorder lost nothing.", (), "gaps")
 
 
@@ -199,6 +197,7 @@ def _say_end(lane: Lane, stay: Stay, *, is_publisher: bool) -> Finding:
     what = "Publisher" if is_publisher else "Node"
     assert stay.last_us is not None and stay.ended is not None
     since = "" if stay.first_us is None else f"here for {span(stay.last_us - stay.first_us)}"
+    since = "here since before the recording" if stay.was_there else since
     return Finding(
         Level.WARNING if stay.ended == "restarted" else Level.BAD,
         f"{what} {lane.node} {_END_WORDS[stay.ended]} at {moment(stay.last_us)}.",

@@ -149,7 +149,7 @@ def _happenings(figures: Figures) -> Iterator[tuple[int, str, str, str]]:
     for lane in figures.lanes:
         for stay in lane.stays:
             if stay.first_us is not None:
-                yield stay.first_us, lane.node, "joined", ""
+                yield stay.first_us, lane.node, "was there" if stay.was_there else "joined", ""
             if stay.last_us is not None:
                 yield stay.last_us, lane.node, "left", stay.ended or ""
         for mark in lane.marks:

@@ -61,21 +61,26 @@ def _by_node(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _stays(rows: Iterable[Mapping[str, Any]]) -> Iterable[Stay]:
-    since_us: int | None = None
-    is_here = False
+    here: Stay | None = None
+    is_first = True
     for row in rows:
+        told = read_detail(row["detail"])
         if row["kind"] == LEFT:
-            yield Stay(since_us, row["time_us"], read_detail(row["detail"]).get("reason") or "left")
-            since_us, is_here = None, False
-        elif not is_here:
-            since_us, is_here = row["time_us"], True
-    if is_here:
-        yield Stay(since_us, None, None)
+            stay = here or Stay(None, None, None)
+            yield replace(stay, last_us=row["time_us"], ended=told.get("reason") or "left")
+            here = None
+        elif here is None:
+            # One that was given up and comes back was away in between.
+            was_there = is_first and told.get("was_there") is True
+            here = Stay(row["time_us"], None, None, was_there)
+        is_first = False
+    if here is not None:
+        yield here
 
 
 def _merge(table: pa.Table, clock: Clock) -> list[dict[str, Any]]:
     """Make one of the events of one kind that a picture would show in the same place."""
-    column = pc.divide(pc.subtract(table["time_us"], clock.first_us), clock.column_us)
+    column = pc.divide(pc.subtract(table["time_us"], clock.grid_us), clock.column_us)
     table = table.append_column("column", column)
     merged = table.group_by(["node_id", "kind", "column"]).aggregate(
         [("time_us", "min"), ("detail", "min"), ([], "count_all")]

@@ -199,8 +199,10 @@ def _swatch(place: int, series: Series) -> str:
 def _columns_note(clock: Clock) -> Markup:
     windows = clock.column_us // clock.window_us
     what = f"Each column is {span(clock.column_us)}"
-    merged = f": {windows:,} windows of the tables are drawn as one." if windows > 1 else "."
-    return element("p", what + merged, class_="aside")
+    merged = f": {windows:,} windows of the tables are drawn as one" if windows > 1 else ""
+    is_cut = clock.length_us(0) < clock.column_us
+    cut = "; the first begins and the last ends with the recording" if is_cut else ""
+    return element("p", f"{what}{merged}{cut}.", class_="aside")
 
 
 def _latency(figures: Figures) -> Markup:

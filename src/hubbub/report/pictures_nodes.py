@@ -67,9 +67,10 @@ def _widened(clock: Clock, lanes: Sequence[Lane]) -> Clock:
 
 
 def _stay(lane: Lane, stay: Stay, times: Scale, y: float, sheet: Sheet) -> Markup:
-    begin = times(times.low if stay.first_us is None else stay.first_us)
+    first_us = None if stay.was_there else stay.first_us
+    begin = times(times.low if first_us is None else first_us)
     end = times(times.high if stay.last_us is None else stay.last_us)
-    since = "before the recording" if stay.first_us is None else moment(stay.first_us)
+    since = "before the recording" if first_us is None else moment(first_us)
     until = "its end" if stay.last_us is None else f"{moment(stay.last_us)}: {stay.ended}"
     tip = sheet.tip(f"{lane.node}, from {since} to {until}")
     return element("g", tip, box(begin, y - 4, end - begin, 8, "stay"), *_ends(stay, begin, end, y))
@@ -77,7 +78,7 @@ def _stay(lane: Lane, stay: Stay, times: Scale, y: float, sheet: Sheet) -> Marku
 
 def _ends(stay: Stay, begin: float, end: float, y: float) -> list[Child]:
     parts: list[Child] = []
-    if stay.first_us is not None:
+    if stay.first_us is not None and not stay.was_there:
         parts.append(line(begin, y - 7, begin, y + 7, "joined"))
     if stay.ended in ABRUPT:
         parts += [

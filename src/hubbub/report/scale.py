@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from hubbub.report.figures import SECOND_US
 from hubbub.report.words import from_us
 
-SECOND_US: Final = 1_000_000
 _TIME_STEPS_S: Final = (
     *(1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800),

@@ -17,9 +17,8 @@ from hubbub.limits import (
     REPORT_TIMES_MAX,
     REPORT_TOPICS_MAX,
 )
-from hubbub.report.figures import Cell, Clock, Latency, Series, Topic
+from hubbub.report.figures import SECOND_US, Cell, Clock, Latency, Series, Topic
 from hubbub.report.histograms import read_off
-from hubbub.report.scale import SECOND_US
 from hubbub.report.words import who
 
 _SEPARATOR = "\x1f"  # In no subject and in no id.
@@ -38,8 +37,8 @@ class Windows(NamedTuple):
     buckets: pa.Table
 
 
-def lay_out(health: pa.Table) -> Windows:
-    """Cut the time of all windows into columns, few enough for a picture."""
+def lay_out(health: pa.Table, span_us: tuple[int, int] | None = None) -> Windows:
+    """Cut the time of all windows, or what of it was recorded, into columns for a picture."""
     health = health.filter(
         pc.and_(pc.is_valid(health["window_start"]), pc.is_valid(health["window_end"]))
     )
@@ -48,8 +47,8 @@ def lay_out(health: pa.Table) -> Windows:
         columns = pa.chunked_array([[]], pa.int64())
         clock = Clock()
     else:
-        clock = _clock(starts, ends)
-        columns = pc.divide(pc.subtract(starts, clock.first_us), clock.column_us)
+        clock = _clock(starts, ends, span_us)
+        columns = pc.divide(pc.subtract(starts, clock.grid_us), clock.column_us)
     names = [pc.fill_null(health[name], "") for name in ("subject", "source_id")]
     topics = pc.binary_join_element_wise(*names, _SEPARATOR).combine_chunks().dictionary_encode()
     table = health.append_column("column", columns).append_column("topic", topics.indices)
@@ -74,17 +73,25 @@ def _unfold(table: pa.Table) -> pa.Table:
     )
 
 
-def _clock(starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> Clock:
+def _clock(
+    starts: pa.ChunkedArray, ends: pa.ChunkedArray, span_us: tuple[int, int] | None
+) -> Clock:
     first_us, last_us = pc.min(starts).as_py(), pc.max(ends).as_py()
     window_us = max(pc.max(pc.subtract(ends, starts)).as_py(), 1)
     windows = -(-max(last_us - first_us, 1) // window_us)
     merged = -(-windows // REPORT_TIMES_MAX)
+    last_us = max(last_us, first_us + window_us)
+    begun_us, ended_us = span_us or (first_us, last_us)
+    # Messages can be lost before the first that came and after the last: such windows stay whole.
+    is_begun_within = first_us <= begun_us < first_us + window_us
+    is_ended_within = last_us - window_us <= ended_us < last_us and ended_us > begun_us
     return Clock(
-        first_us=first_us,
-        last_us=max(last_us, first_us + window_us),
+        first_us=begun_us if is_begun_within else first_us,
+        last_us=ended_us if is_ended_within else last_us,
         column_us=merged * window_us,
         columns=-(-windows // merged),
         window_us=window_us,
+        grid_us=first_us,
     )
 
 
@@ -173,7 +180,7 @@ def rates(windows: Windows) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
     for row in sums.to_pylist():
         place = len(chosen) if row["place"] is None else row["place"]
         for name, series in layers.items():
-            seconds = windows.clock.length_us(row["column"]) / SECOND_US
+            seconds = windows.clock.counted_us(row["column"]) / SECOND_US
             series[place][row["column"]] = row[f"{name}_sum"] / seconds
     messages, sizes = (
         tuple(

@@ -18,7 +18,7 @@ class StoreLock:
             store.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(store / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StoreError(f"{store} cannot be recorded into: {error}") from error
+            raise StoreError(f"{store} cannot be recorded into: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

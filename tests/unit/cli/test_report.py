@@ -202,8 +202,8 @@ def test_report_needs_no_spark() -> None:
     assert done.stdout == "False\n"
 
 
-def test_mean_is_over_the_time_that_was_recorded_not_over_columns_that_begin_before() -> None:
-    clock = Clock(first_us=0, last_us=20_000_000, column_us=10_000_000, columns=2)
-    figures = Figures(clock=clock, span_us=(9_500_000, 19_500_000))
-    series = Series("/temp", (0.5, 9.5))
-    assert _mean(series, figures) == pytest.approx(10.0)
+def test_mean_is_over_the_time_that_was_recorded_and_never_above_the_most() -> None:
+    span_us = (9_500_000, 19_500_000)
+    clock = Clock(*span_us, column_us=10_000_000, columns=2)
+    series = Series("/temp", (5.0, 10.0))  # Five in half a second, but of a second.
+    assert _mean(series, Figures(clock=clock, span_us=span_us)) == pytest.approx(10.0)

@@ -29,6 +29,14 @@ def test_event_is_a_row_about_the_node_that_it_names() -> None:
     }  # fmt: skip
 
 
+def test_node_that_was_there_before_is_told_from_one_that_joined() -> None:
+    event = PeerJoined("c", LIDAR, "host", 5, "1.2.3.4", 17)
+    [row] = rows.event_rows(event, 99, was_there=True)
+    assert json.loads(row["detail"])["was_there"] is True
+    [row] = rows.event_rows(event, 99)
+    assert "was_there" not in json.loads(row["detail"])
+
+
 def test_gap_has_its_messages_and_one_of_frames_has_none() -> None:
     [row] = rows.event_rows(GapAbandoned("c", LIDAR, "/a", 3, 7, "given_up"), 1)
     assert (row["subject"], row["first_sequence"], row["last_sequence"]) == ("/a", 3, 7)

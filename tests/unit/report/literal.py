@@ -19,11 +19,16 @@ NAMES_OF = {LIDAR: "lidar", DASH: "dash", GPS: "gps"}
 Row = dict[str, Any]
 
 
-def tables(missing: tuple[str, ...] = (), late: int = 0, **rows: list[Row]) -> Tables:
+def tables(
+    missing: tuple[str, ...] = (),
+    late: int = 0,
+    span_us: tuple[int, int] | None = None,
+    **rows: list[Row],
+) -> Tables:
     """Make tables of rows; columns that a row does not name are null."""
     assert rows.keys() <= set(NAMES)
     made = {name: table(name, found) for name, found in rows.items()}
-    return Tables("tables", made, missing, late)
+    return Tables("tables", made, missing, late, span_us)
 
 
 def table(name: str, rows: list[Row]) -> pa.Table:

@@ -13,6 +13,7 @@ from hubbub.report.building import build
 from hubbub.report.figures import Cell, Figures, Loss, Stay
 from hubbub.report.findings import find
 from hubbub.report.histograms import read_off
+from hubbub.report.listings import list_tables
 from tests.unit.report.literal import (
     BEGIN_US,
     DASH,
@@ -49,6 +50,30 @@ def test_time_is_cut_into_the_windows_of_the_table(figures: Figures) -> None:
     clock = figures.clock
     assert (clock.first_us, clock.last_us) == (BEGIN_US, BEGIN_US + 3 * WINDOW_US)
     assert (clock.columns, clock.column_us) == (3, WINDOW_US)
+
+
+def test_columns_at_the_ends_are_cut_to_what_was_recorded() -> None:
+    span_us = (BEGIN_US + 7 * SECOND_US, BEGIN_US + WINDOW_US + 5 * SECOND_US)
+    rows = [health(0, "/fix", messages=30), health(1, "/fix", messages=50)]
+    found = build(tables(topic_health=rows, span_us=span_us))
+    clock = found.clock
+    assert (clock.first_us, clock.last_us, clock.columns) == (*span_us, 2)
+    assert [clock.length_us(one) for one in range(2)] == [3 * SECOND_US, 5 * SECOND_US]
+    assert found.message_rates[0].values == (10.0, 10.0)
+
+
+def test_a_column_of_a_moment_is_no_rate_of_thousands() -> None:
+    span_us = (BEGIN_US, BEGIN_US + WINDOW_US + 1)
+    rows = [health(0, "/fix", messages=100), health(1, "/fix", messages=1)]
+    found = build(tables(topic_health=rows, span_us=span_us))
+    assert found.message_rates[0].values == (10.0, 1.0)
+
+
+def test_windows_without_messages_at_the_ends_stay_whole() -> None:
+    span_us = (BEGIN_US + WINDOW_US, BEGIN_US + WINDOW_US + SECOND_US)
+    rows = [health(at, "/fix", messages=at % 2, lost=1) for at in range(3)]
+    clock = build(tables(topic_health=rows, span_us=span_us)).clock
+    assert (clock.first_us, clock.last_us) == (BEGIN_US, BEGIN_US + 3 * WINDOW_US)
 
 
 def test_topic_that_lost_most_comes_first_with_its_cells(figures: Figures) -> None:
@@ -161,6 +186,22 @@ def test_life_of_a_node_is_its_stays_and_what_happened_in_them() -> None:
     )
     assert [(one.kind, one.count) for one in lidar.marks] == [("Starved", 2)]
     assert gps.stays == (Stay(None, BEGIN_US + 5 * SECOND_US, "timeout"),)
+
+
+def test_node_that_was_there_did_not_join_but_one_that_was_given_up_came_back() -> None:
+    rows = [
+        event(1, "PeerJoined", LIDAR, was_there=True),
+        event(2, "PeerLeft", LIDAR, reason="timeout"),
+        event(3, "PeerJoined", LIDAR, was_there=True),
+        event(4, "PeerJoined", GPS, was_there=False),
+    ]
+    found = build(tables(topic_health=[health(0, "/a")], node_timeline=rows))
+    assert [[stay.was_there for stay in lane.stays] for lane in found.lanes] == [
+        [True, False],
+        [False],
+    ]
+    events = [row[1:3] for row in list_tables(found)["events"].rows]
+    assert [what for _, what in events] == ["was there", "left", "joined", "joined"]
 
 
 def test_slow_consumer_is_the_peer_that_is_named_else_our_own_subscription() -> None:
