@@ -3,6 +3,8 @@
 Everything public is listed in `__all__`; everything else may change.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from hubbub.awareness import RemotePeer, RemotePublisher, RemoteSubscriber
 from hubbub.channel import Channel
 from hubbub.connection import Connection
@@ -59,7 +61,6 @@ from hubbub.opening import open
 from hubbub.producer import Producer, ProducerStatistics
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
-from hubbub.recorder import Player, Recorder, RecorderStatistics
 from hubbub.runtime.logs import set_log
 from hubbub.schedule import Schedule, ScheduledConsumer, ScheduledProducer
 from hubbub.schema import Schema
@@ -69,6 +70,9 @@ from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.vehicle import DirectMessage, GatewayStatistics, Mail, Vehicle, VehicleAddress
+
+if TYPE_CHECKING:
+    from hubbub.recorder import Player, Recorder, RecorderStatistics
 
 __all__ = [
     "Backpressure",
@@ -155,3 +159,12 @@ __all__ = [
     "register_data_type",
     "set_log",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the recorder with all of the store when it is first asked for: few programs record."""
+    if name not in ("Player", "Recorder", "RecorderStatistics"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hubbub import recorder
+
+    return getattr(recorder, name)

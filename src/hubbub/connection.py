@@ -151,15 +151,15 @@ class Connection(Closing):
 
         A channel that another thread is closing is none of those a subscription of all hears.
         """
-        core, pattern, request = self.driver.core, handle.pattern, handle.value.request
+        core, pattern, sink = self.driver.core, handle.pattern, handle.value
         try:
-            if request:
-                count = handle.value.subscription.history or 0
-                self.driver.call(core.join, pattern, request, count)
+            if sink.request:
+                count = sink.subscription.history or 0
+                self.driver.call(core.join, pattern, sink.request, count, sink.wish)
             else:
-                self.driver.call(core.subscribe, pattern, handle.value.wish)
+                self.driver.call(core.subscribe, pattern, sink.wish)
         except ClosedError:
-            if handle.value.subscription.channel is self:
+            if sink.subscription.channel is self:
                 raise
         self.neighbours.look_again()
 
@@ -167,12 +167,12 @@ class Connection(Closing):
         """Receive it no longer."""
         self._matcher.remove(handle)
         self.neighbours.changed()
-        core, pattern, request = self.driver.core, handle.pattern, handle.value.request
+        core, pattern, sink = self.driver.core, handle.pattern, handle.value
         with suppress(ClosedError):
-            if request:
-                self.driver.call(core.leave, pattern, request)
+            if sink.request:
+                self.driver.call(core.leave, pattern, sink.request, sink.wish)
             else:
-                self.driver.call(core.unsubscribe, pattern, handle.value.wish)
+                self.driver.call(core.unsubscribe, pattern, sink.wish)
             self.neighbours.look_again()
 
     def _report_unjoined(self, topic: DeliveredTopic, first: int, last: int) -> None:

@@ -108,7 +108,6 @@ class Subscription(Closing):
         links: tuple[str, ...] = (),
     ) -> None:
         _check_options(queue, overflow, callback, inline)
-        _check_links(links, history)
         self.links = links  # That it insists on; none: any will do.
         # How many messages of each topic are asked for; 0: all that are kept, None: none.
         self.history = _read_history(history)
@@ -482,15 +481,6 @@ def _read_history(history: bool | int) -> int | None:
             f" between 1 and {HISTORY_MESSAGES_MAX}"
         )
     return history
-
-
-def _check_links(links: tuple[str, ...], history: bool | int) -> None:
-    """Refuse what a subscription that insists on links cannot have."""
-    if links and history is not False:
-        raise ConfigurationError(
-            f"history={history!r} with links={list(links)}: what publishers keep is sent by any"
-            " link; ask for it with a subscription without links="
-        )
 
 
 def check_callback(callback: Any) -> None:

@@ -523,7 +523,7 @@ def test_every_event_prints_as_one_line() -> None:
         "granted_ms": 10.0, "refused": 4, "skipped": 5, "by_ms": -60.0, "era": 1,
         "service": "news", "data_type": 1, "peer_subject": "/b", "peer_data_type": 2,
         "manager": source, "epoch": 3, "published": ("tcp", "multicast"), "wanted": (),
-        "is_publisher": True, "is_hopeless": False,
+        "is_publisher": True, "is_hopeless": False, "uptime_s": 6,
     }  # fmt: skip
     kinds = [kind for kind in vars(hubbub).values() if is_event(kind)]
     assert len(kinds) >= 13 and LinkDown in kinds

@@ -25,12 +25,14 @@ ELSEWHERE = {"links": ["local", "tcp", "multicast"], "peers": ["127.0.0.1"], "li
 MESSAGES = 3000
 
 
-def read(place: list[Any], wishes: dict[str, list[str] | None], messages: int) -> None:
+def read(
+    place: list[Any], wishes: dict[str, list[str] | None], messages: int, history: bool = False
+) -> None:
     """Receive all messages by several subscriptions at once; tell how they came."""
     events = Events()
     with Place(*place).open("reader", on_event=events, **ELSEWHERE) as node:
         subscriptions = {
-            name: node.subscribe("/x/...", links=links, queue=4 * messages)
+            name: node.subscribe("/x/...", links=links, queue=4 * messages, history=history)
             for name, links in wishes.items()
         }
         say("ready")
@@ -107,6 +109,43 @@ def test_each_subscription_of_a_node_is_served_over_the_links_it_insists_on() ->
         assert actor.hear() == 0
         [channel] = node.statistics().channels
         assert channel.messages_sent == MESSAGES, "though they were framed for four streams"
+
+
+@pytest.mark.parametrize("size_bytes", [8, 60_000])
+def test_history_comes_over_the_links_that_a_subscription_insists_on(size_bytes: int) -> None:
+    place, kept, messages = fresh_place(), 50, 80
+    wishes = {"any": None, "tcp": ["tcp"], "local": ["local", "tcp"], "multicast": ["multicast"]}
+    with place.open("p", links=ALL, listen=place.port) as node:
+        publisher = node.publisher("/x/y", history=kept)
+        publish([publisher], range(kept), size_bytes)
+        with acting(read, place, wishes, messages, True) as actor:
+            assert actor.hear() == "ready"
+            wait_until(lambda: are_connected(node))
+            await_ways(node, len(wishes))
+            publish([publisher], range(kept, messages), size_bytes)
+            told, are_whole, _ = actor.hear()
+            assert (told, are_whole) == ("any", True), "by whatever link was there first"
+            for link in ("tcp", "local", "multicast"):
+                told, are_whole, links = actor.hear()
+                assert (told, are_whole) == (link, True)
+                assert links.keys() <= set(wishes[link] or ())
+            assert actor.hear() == 0
+
+
+def test_nodes_of_one_process_hand_over_history_only_where_it_may_be() -> None:
+    place = fresh_place()
+    options: dict[str, Any] = {"links": ["inproc", "local", "multicast"]}
+    with place.open("p", **options) as node, place.open("s", **options) as other:
+        publisher = node.publisher("/x", history=3)
+        for number in range(5):
+            publisher.publish(b"%d" % number)
+        assert node.flush(5)
+        for links in (["inproc"], ["multicast"], ["local"]):
+            subscription = other.subscribe("/x", links=links, history=True)
+            got = take(subscription, 3)
+            assert [bytes(one.payload) for one in got] == [b"2", b"3", b"4"]
+            if "inproc" not in links:
+                assert {one.link for one in got} == set(links)
 
 
 def test_broken_connection_falls_over_to_the_next_link_that_is_allowed() -> None:
@@ -239,5 +278,3 @@ def test_combinations_that_cannot_work_are_an_error() -> None:
             node.publisher("/x")
         with pytest.raises(ConfigurationError, match="name inproc first, or not at all"):
             node.publisher("/y", links=["local", "inproc"])
-        with pytest.raises(ConfigurationError, match="without links="):
-            node.subscribe("/x", links=["local"], history=True)

@@ -12,7 +12,8 @@ class Pipes(tuple[bytes, ...]):
     """Where frames go, or came from, that take pipes: the keys of the nodes at the other ends.
 
     A pipe is a link between two nodes that loses nothing while it lasts. It carries the very frames
-    that the group would, so what is lost with a pipe is repaired by other links like any loss.
+    that the group would, so what is lost with a pipe is repaired by other links like any loss. Two
+    of different kinds are not the same, though they lead to the same nodes: they are other links.
     """
 
     __slots__ = ()
@@ -21,6 +22,14 @@ class Pipes(tuple[bytes, ...]):
     is_near: ClassVar[bool] = True  # All on this host: large payloads can be shared.
     has_group: ClassVar[bool] = False
     place = "this host"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
 
 
 class FarPipes(Pipes):
@@ -38,10 +47,7 @@ class GroupAndPipes(FarPipes):
 
 
 class ChosenPipes(FarPipes):
-    """Some by pipes of this host and some by TCP, as their links were chosen; others by the group.
-
-    It is not the same as other pipes to the same nodes, which may take any of theirs.
-    """
+    """Some by pipes of this host and some by TCP, as links were chosen; others by the group."""
 
     near: Pipes
     far: Pipes
@@ -58,9 +64,6 @@ class ChosenPipes(FarPipes):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ChosenPipes) and self._parts == other._parts
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
 
     def __hash__(self) -> int:
         return hash(self._parts)

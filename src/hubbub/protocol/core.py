@@ -259,21 +259,21 @@ class Core:
         if self.state.want_no_more(pattern, links):
             self._interest_changed(now)
 
-    def join(self, now: int, pattern: str, request: int, count: int = 0) -> None:
+    def join(self, now: int, pattern: str, request: int, count: int = 0, links: Links = ()) -> None:
         """Want what matches, and the history of it before: so many messages of each topic; 0: all.
 
         Deliveries with this request are for who asks; `Joining` puts them in order with the others.
         """
         self.endpoint.now = now
-        self.state.want(pattern)
-        self.state.ask(request, pattern, count)
+        self.state.want(pattern, links)
+        self.state.ask(request, pattern, count, links)
         self._interest_changed(now)
 
-    def leave(self, now: int, pattern: str, request: int) -> None:
+    def leave(self, now: int, pattern: str, request: int, links: Links = ()) -> None:
         """Want neither any longer."""
         self.endpoint.now = now
         self.state.withdraw(request)
-        self.state.want_no_more(pattern)
+        self.state.want_no_more(pattern, links)
         self._interest_changed(now)
 
     def _renew_interest(self, now: int) -> None:
@@ -438,7 +438,7 @@ class Core:
             if peer.want_ns is not None:
                 self.due_ns = min(self.due_ns, peer.want_ns)
         peer.heard_ns = now
-        if peer.address != source and not isinstance(source, Pipes):
+        if not isinstance(source, Pipes) and peer.address != source:
             self._move(now, peer, source)
         if peer.lost_ns is not None:
             self.membership.welcome_back(now, peer)
@@ -610,6 +610,8 @@ class Core:
             is_asking = any(tail.is_asking for tail in tails)
             if is_asking or (is_beat and destination is None):
                 self._send_heartbeat(destination, tails)
+        for sender in self.outgoing.reliables:
+            sender.tell_tail(now)
         if is_beat:
             self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hubbub.errors import SubjectError
 from hubbub.limits import PATTERNS_MAX, PUBLICATIONS_BYTES_MAX, PUBLICATIONS_MAX
-from hubbub.protocol.requests import read_request
+from hubbub.protocol.requests import Asks, read_request
 from hubbub.subjects import Handle, Matcher, check_pattern, is_subject
 from hubbub.wire.control import (
     PUBLISHES,
@@ -91,8 +91,8 @@ class Declared:
         self._by_any: dict[str, Handle[None]] = {}
         self._by_links: dict[str, dict[Links, Handle[None] | None]] = {}
         self.requests: dict[int, int] = {}  # For history: number -> how many messages; 0: all.
-        self.asks: Matcher[int] = Matcher()
-        self._asking: dict[str, tuple[int, Handle[int]]] = {}
+        self.asks = Asks()
+        self._asking: dict[str, tuple[int, tuple[Links, Handle[int]]]] = {}
         self.publications: dict[str, Publication] = {}
         self._size_bytes = 0
         self._refused = 0
@@ -144,7 +144,7 @@ class Declared:
         is_new_interest = hello.interest_version != self.interest_version
         self.matcher, self.patterns, self.publications = Matcher(), {}, {}
         self.wishes, self._by_any, self._by_links = {}, {}, {}
-        self.requests, self.asks, self._asking = {}, Matcher(), {}
+        self.requests, self.asks, self._asking = {}, Asks(), {}
         self._size_bytes = 0
         for pattern in patterns:
             self._want(pattern)
@@ -248,16 +248,16 @@ class Declared:
         request = read_request(entry)
         if request is None:
             return False
-        number, count, pattern = request
+        number, count, name = request
         if number not in self.requests:
-            self._asking[entry] = number, self.asks.add(pattern, number)
+            self._asking[entry] = number, self.asks.add(name, number)
             self.requests[number] = count
         return True
 
     def _withdraw_request(self, entry: str) -> None:
-        number, handle = self._asking.pop(entry, (0, None))
-        if handle is not None:
-            self.asks.remove(handle)
+        number, place = self._asking.pop(entry, (0, None))
+        if place is not None:
+            self.asks.remove(place)
             del self.requests[number]
 
     def _publish(self, publication: Publication) -> None:

@@ -86,7 +86,7 @@ class Express:
             or receiver.held
             or receiver.behind
             or receiver.fresh_bytes >= receiver.status_bytes
-            or known_source != source
+            or (known_source is not source and known_source != source)
             or _DATA + size > len(buffer)
         ):
             return None

@@ -173,6 +173,10 @@ class Grants:
             wanted = {number for number, topic in self.topics.items() if self._is_for(topic, peer)}
             if wanted - peer.debt.owed.keys():
                 self.reconsider(now, peer)
+                if peer.is_present:
+                    # It asked for nothing just now: a frame that names a topic before the grant
+                    # does would be taken for the beginning of it, and its history not waited for.
+                    self.resend(now, peer)
 
     def end_topic(self, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
         """Stop owing a topic that is no longer published."""

@@ -266,7 +266,7 @@ class Incoming:
         for topic in grant.topics:
             receiver = peer.incoming.get(topic.stream)
             if receiver is not None:
-                receiver.declare(topic, is_owed=is_current)
+                receiver.declare(topic, is_owed=is_current, is_granted=True)
                 receiver.carry(topic.number)
         peer.grant_replays |= {replayed.number: replayed for replayed in grant.replays}
         peer.grant_parts.add(grant.part)
@@ -301,7 +301,7 @@ class Incoming:
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
                 tolerance_ns, self.budget, self._asked_by(peer),
-                partial(self.endpoint.resolve, peer.key), self.interest.asks.match, self.places,
+                partial(self.endpoint.resolve, peer.key), self._requests_to(peer), self.places,
                 self._twin_of(peer, granted.stream), knows_wishes=bool(peer.links),
             )  # fmt: skip
             if receiver.is_reliable:
@@ -316,6 +316,11 @@ class Incoming:
         """Return what tells whether something of a peer is wanted."""
         is_older = not peer.links and self.is_wanted == self.interest.includes_by
         return self.interest.includes if is_older else self.is_wanted
+
+    def _requests_to(self, peer: Peer) -> Callable[[str], Iterable[int]]:
+        """Return what tells which requests for history something of a peer meets."""
+        asks = self.interest.asks
+        return asks.match if peer.links else asks.match_all
 
     def _remember(self, peer: Peer, receiver: Receiver) -> None:
         """Let a reliable stream of a peer that we knew before know how far we were."""

@@ -16,7 +16,7 @@ from hubbub.wire.control import Replayed
 Key = tuple[int, int]  # Number of a topic, request.
 
 
-def ask_nothing(subject: str) -> tuple[int, ...]:
+def ask_nothing(name: str) -> tuple[int, ...]:
     """Stand in for requests where there are none."""
     return ()
 
@@ -48,7 +48,7 @@ class Joins:
 
     def meet(self, topic: IncomingTopic, *, is_new: bool, is_back: bool = False) -> None:
         """Expect an answer for a topic; at once if it has just begun, or is one we know."""
-        for request in self.asks(topic.subject):
+        for request in self.asks(topic.name):
             key = topic.number, request
             if key in self.known:
                 continue
@@ -62,7 +62,7 @@ class Joins:
         """Forget requests that were withdrawn, and expect answers for new ones."""
         for key in list(self.known):
             topic = self.topics.get(key[0])
-            if topic is None or key[1] not in self.asks(topic.subject):
+            if topic is None or key[1] not in self.asks(topic.name):
                 self.known.discard(key)
                 self.pending.pop(key, None)
                 replayed = self.replays.pop(key, None)

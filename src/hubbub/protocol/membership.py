@@ -8,7 +8,7 @@ and clean leave end in the same place, `_forget`.
 from collections.abc import Callable
 
 from hubbub.events import PeerJoined, PeerLeft
-from hubbub.limits import MS, WANT_INTERVAL_CEILING
+from hubbub.limits import MS, SECOND, WANT_INTERVAL_CEILING
 from hubbub.protocol.burst import Address
 from hubbub.protocol.declared import News
 from hubbub.protocol.delivery import MULTICAST
@@ -240,8 +240,10 @@ class Membership:
         self.on_change(now)
 
     def _join(self, peer: Peer) -> None:
+        place = (peer.host, peer.pid, peer.place)
+        uptime_s = (self.endpoint.now - peer.opened_ns) // SECOND
         self.endpoint.events.append(
-            PeerJoined(self.endpoint.channel, peer.source, peer.host, peer.pid, peer.place)
+            PeerJoined(self.endpoint.channel, peer.source, *place, uptime_s)
         )
         self.matches.come(peer)
 

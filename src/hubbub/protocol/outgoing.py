@@ -385,8 +385,7 @@ class Outgoing:
         for peer in peers:
             if peer.debt.due_ns is not None and now >= peer.debt.due_ns and peer.is_present:
                 self.grants.resend(now, peer)
-        are_due = [sender.is_tail_due(now) for sender in self.reliables]
-        return any(are_due)
+        return any(sender.is_tail_due(now) for sender in self.reliables)
 
     def note_behind(self, peers: list[Peer]) -> None:
         """Report who takes nothing any more, once each time that it falls behind."""

@@ -12,6 +12,7 @@ from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.moves import Move
 from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.requests import Asks
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
 from hubbub.wire.control import Grant, Hello, Replayed
@@ -99,7 +100,7 @@ class Peer:
         return self.declared.requests
 
     @property
-    def asks(self) -> Matcher[int]:
+    def asks(self) -> Asks:
         """Return what these requests are for."""
         return self.declared.asks
 

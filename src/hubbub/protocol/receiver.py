@@ -393,8 +393,12 @@ class Receiver:
                 self.declared_firsts[topic.number] = topic.first
         return True
 
-    def declare(self, declared: Topic, *, is_owed: bool = True) -> None:
-        """Learn a topic's name and where it starts for us; what cannot be a topic is left out."""
+    def declare(self, declared: Topic, *, is_owed: bool = True, is_granted: bool = False) -> None:
+        """Learn a topic's name and where it starts for us; what cannot be a topic is left out.
+
+        One that a frame names begins there. A grant may name one that was there before, which no
+        link led to us, so it is the grant that says whether history comes.
+        """
         topic = self.topics.get(declared.number)
         if topic is None or topic.subject != declared.subject:
             is_sound = is_subject(declared.subject) and (
@@ -412,7 +416,8 @@ class Receiver:
                 if not declared.hops:
                     topic.expected = self.positions.pop(topic.name, None)
                 is_back = topic.expected is not None
-                self.joins.meet(topic, is_new=not self.is_awaiting_grant, is_back=is_back)
+                is_new = not (is_granted or self.is_awaiting_grant)
+                self.joins.meet(topic, is_new=is_new, is_back=is_back)
         if topic.is_wanted and is_owed:
             topic.start(declared.first)
 

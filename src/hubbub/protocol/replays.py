@@ -16,10 +16,12 @@ from typing import Final
 from hubbub.limits import REPLAY_BYTES_AT_ONCE, REPLAY_MESSAGES_AT_ONCE, REPLAYS_PER_PEER_MAX
 from hubbub.protocol.delivery import LOOPBACK, Delivery
 from hubbub.protocol.framing import Framer
+from hubbub.protocol.history import History
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import Replayed
+from hubbub.wire.wishes import name_by
 
 
 def replay_own(topic: OutgoingTopic, request: int, count: int, received_ns: int) -> Delivery:
@@ -30,6 +32,11 @@ def replay_own(topic: OutgoingTopic, request: int, count: int, received_ns: int)
         ReplayedTopic(0, topic, request, end, [], Way()), end - len(messages),
         [payload for payload, _ in messages], [time for _, time in messages], received_ns, LOOPBACK,
     )  # fmt: skip
+
+
+def _history_of(topic: OutgoingTopic) -> History | None:
+    """Return what is kept of a topic; a branch has the messages of its topic."""
+    return (topic.live or topic).history
 
 
 _FRAME_SHARE: Final = 4  # A quarter of what fills a frame may be history, however busy we are.
@@ -46,8 +53,9 @@ class Replay:
     def __init__(
         self, number: int, live: OutgoingTopic, peer: Peer, request: int, sender: Sender
     ) -> None:
-        assert live.history is not None
-        messages = live.history.newest(peer.requests[request])
+        history = _history_of(live)
+        assert history is not None
+        messages = history.newest(peer.requests[request])
         end = live.next_sequence
         self.live = live
         self.request = request
@@ -105,11 +113,12 @@ class Replays:
 
     def join(self, peer: Peer, topic: OutgoingTopic) -> None:
         """Serve each request of a peer for this topic, once."""
-        for request in peer.asks.match(topic.subject):
+        history = _history_of(topic)
+        for request in peer.asks.match(name_by(topic.subject, topic.wish)):
             served = peer.debt.served.setdefault(request, set())
             if topic.number not in served:
                 served.add(topic.number)
-                if topic.history is not None and topic.history.messages:
+                if history is not None and history.messages:
                     self._begin(peer, topic, request)
 
     def _begin(self, peer: Peer, topic: OutgoingTopic, request: int) -> None:

@@ -486,12 +486,14 @@ class Sender:
         self.tail_ns = now + TAIL_HEARTBEAT
 
     def is_tail_due(self, now: int) -> bool:
-        """Tell whether the end of the stream must be told again, and set the next time."""
-        if self.tail_ns is None or now < self.tail_ns:
-            return False
-        self._tail_interval_ns = min(2 * self._tail_interval_ns, TAIL_HEARTBEAT_CEILING)
-        self.tail_ns = now + self._tail_interval_ns
-        return True
+        """Tell whether the end of the stream must be told again."""
+        return self.tail_ns is not None and now >= self.tail_ns
+
+    def tell_tail(self, now: int) -> None:
+        """Note that the end of the stream was told, for whatever reason; set the next time."""
+        if self.tail_ns is not None:
+            self._tail_interval_ns = min(2 * self._tail_interval_ns, TAIL_HEARTBEAT_CEILING)
+            self.tail_ns = now + self._tail_interval_ns
 
     def repair_budget(self) -> int:
         """Return how many bytes of repairs may wait: one window."""

@@ -6,7 +6,7 @@ answer what is wanted, so the version of the interest is the one at which that c
 """
 
 from hubbub.limits import SCHEMA_NAME_BYTES_MAX, STEPS_MAX
-from hubbub.protocol.requests import write_request
+from hubbub.protocol.requests import Asks, write_request
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Handle, Matcher
 from hubbub.wire.control import (
@@ -33,22 +33,23 @@ class Interest:
         self._handles: dict[str, object] = {}
         self._wanted: dict[str, dict[Links, int]] = {}  # How often a pattern is wanted by what.
         self._wished: dict[tuple[str, Links], Handle[None]] = {}
-        self.asks: Matcher[int] = Matcher()  # Our requests for history.
+        self.asks = Asks()  # Our requests for history.
         self.last_request = 0
-        self._requests: dict[int, tuple[str, Handle[int]]] = {}
+        self._requests: dict[int, tuple[str, tuple[Links, Handle[int]]]] = {}
 
-    def ask(self, request: int, pattern: str, count: int) -> str:
+    def ask(self, request: int, pattern: str, count: int, links: Links = ()) -> str:
         """Want so much of the history of what matches, too; return how others are told."""
-        entry = write_request(request, count, pattern)
-        self._requests[request] = entry, self.asks.add(pattern, request)
+        name = name_by(pattern, links)
+        entry = write_request(request, count, name)
+        self._requests[request] = entry, self.asks.add(name, request)
         self.last_request = max(self.last_request, request)
         self.patterns[entry] = 1
         return entry
 
     def withdraw(self, request: int) -> str:
         """Want history no longer; return how others were told."""
-        entry, handle = self._requests.pop(request)
-        self.asks.remove(handle)
+        entry, place = self._requests.pop(request)
+        self.asks.remove(place)
         del self.patterns[entry]
         return entry
 
@@ -134,9 +135,9 @@ class State:
             self._change_interest(Step(WANTS_NO_MORE, entry))
         return bool(entries)
 
-    def ask(self, request: int, pattern: str, count: int) -> None:
-        """Want so much of the history of what matches, too; 0: all that is kept."""
-        self._change_interest(Step(WANTS, self.interest.ask(request, pattern, count)))
+    def ask(self, request: int, pattern: str, count: int, links: Links = ()) -> None:
+        """Want so much of the history of what matches, too, by these links; 0: all that is kept."""
+        self._change_interest(Step(WANTS, self.interest.ask(request, pattern, count, links)))
 
     def withdraw(self, request: int) -> None:
         """Want history no longer."""

@@ -417,6 +417,8 @@ class ReplayedTopic(IncomingTopic):
         )  # fmt: skip
         self.schema_name, self.schema_hash = live.schema_name, live.schema_hash
         self.replayed_ns = live.replayed_ns
+        if isinstance(live, IncomingTopic):
+            self.wish, self.name = live.wish, live.name
         self.live = live
         self.request = request
         self.end = end

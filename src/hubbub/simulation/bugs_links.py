@@ -7,9 +7,13 @@ from hubbub.protocol.burst import Pipes
 from hubbub.protocol.grants import Grants
 from hubbub.protocol.linkless import Linkless
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.receiver import Receiver
+from hubbub.protocol.requests import Asks
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.protocol.ways import Ways
 from hubbub.simulation.bugs import Method, bug
+from hubbub.wire.control import Topic
+from hubbub.wire.wishes import read_name
 
 
 @bug(Ways, "link_to", "wishes")
@@ -66,6 +70,22 @@ def node_counted_twice(sound: Method) -> Method:
 def subscriber_not_told(sound: Method) -> Method:
     """Leave it to publishers to tell that no link is common."""
     return lambda self: iter(())
+
+
+@bug(Receiver, "declare", "wishes_history", seed=12)
+def granted_topic_taken_for_a_new_one(sound: Method) -> Method:
+    """Expect no history of a topic that a link brings later, though the grant names one."""
+
+    def declare(self: Receiver, declared: Topic, *, is_owed: bool = True, **_: bool) -> None:
+        sound(self, declared, is_owed=is_owed)
+
+    return declare
+
+
+@bug(Asks, "match", "wishes_history", seed=1)
+def history_asked_by_any_link(sound: Method) -> Method:
+    """Take a request for one by any link, whatever its subscription insists on."""
+    return lambda self, name: sound(self, (read_name(name) or ("", name))[1])
 
 
 @bug(Ways, "note_unheard", "pulled_cable")

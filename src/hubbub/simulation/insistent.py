@@ -9,6 +9,7 @@ from hubbub.wire.wishes import LINKS_OF, Links
 
 if TYPE_CHECKING:
     from hubbub.protocol.burst import Address
+    from hubbub.simulation.latecomer import Latecomer
     from hubbub.simulation.node import SimulatedNode
 
 
@@ -16,6 +17,7 @@ class Insistent:
     """What one subscription with links gets."""
 
     has_history = False
+    request = 0
 
     def __init__(self, node: "SimulatedNode", pattern: str, links: Links) -> None:
         self.node = node
@@ -27,10 +29,16 @@ class Insistent:
 
     def take(self, delivery: Delivery) -> None:
         """Take a run; it must have come by a link that is allowed."""
-        link = getattr(delivery.link, "link", delivery.link)
-        world, subject = self.node.world, delivery.topic.subject
-        world.check(link in self.links, f"{self.name} got {subject} by {link}")
+        check_run(self, delivery)
         self.node.ledger.delivered(self, delivery)
+
+
+def check_run(subscriber: "Insistent | Latecomer", delivery: Delivery) -> None:
+    """Check that a run came by a link that its subscription allows."""
+    link = getattr(delivery.link, "link", delivery.link)
+    is_allowed = not (subscriber.links and delivery.payloads) or link in subscriber.links
+    text = f"{subscriber.name} got {delivery.topic.subject} by {link}"
+    subscriber.node.world.check(is_allowed, text)
 
 
 def link_of(source: "Address") -> str:

@@ -150,13 +150,13 @@ class SimulatedNode:
         self.core.subscribe(self.now, pattern)
         self._wake_at(self.world.now)
 
-    def join(self, pattern: str, count: int = 0) -> Latecomer:
+    def join(self, pattern: str, count: int = 0, links: Links = ()) -> Latecomer:
         """Want what matches, and its history, for a subscription of its own."""
         self._requests += 1
-        latecomer = Latecomer(self, pattern, self._requests, count)
+        latecomer = Latecomer(self, pattern, self._requests, count, links)
         self.latecomers.append(latecomer)
         self.has_history = True
-        self.core.join(self.now, pattern, latecomer.request, count)
+        self.core.join(self.now, pattern, latecomer.request, count, links)
         self._wake_at(self.world.now)
         return latecomer
 
@@ -179,7 +179,7 @@ class SimulatedNode:
     def leave(self, latecomer: Latecomer) -> None:
         """End such a subscription."""
         self.latecomers.remove(latecomer)
-        self.core.leave(self.now, latecomer.pattern, latecomer.request)
+        self.core.leave(self.now, latecomer.pattern, latecomer.request, latecomer.links)
         self._drain()
         self._wake_at(self.world.now)
 
@@ -448,13 +448,9 @@ class SimulatedNode:
         """Give a run to those of our subscriptions that want it."""
         subject, wanted = delivery.topic.subject, delivery.topic.request
         wish = delivery.topic.wish if isinstance(delivery.topic, IncomingTopic) else ()
-        if wish:
-            for insistent in self.insistent:
-                if insistent.links == wish and matches(insistent.pattern, subject):
-                    insistent.take(delivery)
-            return
-        for latecomer in self.latecomers:
-            if matches(latecomer.pattern, subject) and wanted in (0, latecomer.request):
-                latecomer.joining.take(delivery)
-        if not wanted and (self.patterns or not self.latecomers):
+        by_links: list[Insistent | Latecomer] = [*self.insistent, *self.latecomers]
+        for one in [one for one in by_links if one.links == wish and matches(one.pattern, subject)]:
+            if wanted in (0, one.request):
+                one.take(delivery)
+        if not (wish or wanted) and (self.patterns or not self.latecomers):
             self.ledger.delivered(self, delivery)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _DELAYS_NS: Final = {LOCAL: 10 * US, TCP: 60 * US}  # The best one first.
 _LEARN_NS: Final = 2 * MS
+_FOR_EVER: Final = 1 << 63
 
 Pair = frozenset[bytes]
 
@@ -37,6 +38,7 @@ class PipeNetwork:
         self.nodes: dict[bytes, SimulatedNode] = {}
         self._open: dict[tuple[Pair, str], int] = {}  # Which opening of all this one was.
         self._opened = 0
+        self._spans: dict[tuple[Pair, str], list[list[int]]] = {}  # When each was open, to when.
         self._latest: dict[tuple[bytes, bytes, str], int] = {}
         self._shared: dict[tuple[bytes, int], tuple[bytes, Pipes]] = {}
 
@@ -65,17 +67,28 @@ class PipeNetwork:
     def open(self, one: "SimulatedNode", other: "SimulatedNode", link: str = LOCAL) -> None:
         """Connect two nodes."""
         self._opened += 1
-        self._open.setdefault((frozenset((one.key, other.key)), link), self._opened)
+        place = frozenset((one.key, other.key)), link
+        if self._open.setdefault(place, self._opened) == self._opened:
+            self._spans.setdefault(place, []).append([self.world.now, _FOR_EVER])
         self._tell(one, other, link)
 
     def cut(self, one: "SimulatedNode", other: "SimulatedNode", link: str = LOCAL) -> None:
         """End a pipe."""
-        self._open.pop((frozenset((one.key, other.key)), link), None)
+        place = frozenset((one.key, other.key)), link
+        if self._open.pop(place, None) is not None:
+            self._spans[place][-1][1] = self.world.now
         self._tell(one, other, link)
 
     def is_open(self, one: "SimulatedNode", other: "SimulatedNode", link: str = LOCAL) -> bool:
         """Tell whether two nodes are connected."""
         return (frozenset((one.key, other.key)), link) in self._open
+
+    def was_open(
+        self, one: "SimulatedNode", other: "SimulatedNode", link: str, *, for_ns: int, by_ns: int
+    ) -> bool:
+        """Tell whether two nodes had been connected for so long without a break by some time."""
+        spans = self._spans.get((frozenset((one.key, other.key)), link), ())
+        return any(min(end_ns, by_ns) - begin_ns >= for_ns for begin_ns, end_ns in spans)
 
     def bury(self, node: "SimulatedNode") -> None:
         """End all pipes of a node that is gone."""

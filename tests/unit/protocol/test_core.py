@@ -278,6 +278,22 @@ def test_frame_that_is_not_to_be_had_is_one_hole_and_the_stream_goes_on(
     assert node.core.endpoint.counters["messages_lost"] == 1
 
 
+def test_end_that_one_does_not_acknowledge_is_told_by_the_heartbeats_in_the_end() -> None:
+    lan = Lan(1)
+    publisher = lan.nodes[0]
+    dead, other = lan.open(2)  # Two, so that the stream goes to the group.
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    other.core.close(lan.now, 0)
+    dead.is_running = False
+    lan.publish(publisher, topic, b"unheard")
+    lan.run(3 * SECOND)
+    before = len(lan.sent_of(HEARTBEAT, publisher))
+    lan.run(5 * SECOND)
+    assert publisher.core.outgoing.reliable.tail_ns is not None
+    assert len(lan.sent_of(HEARTBEAT, publisher)) - before == 5
+
+
 def test_silent_publisher_that_comes_back_is_reported_both_ways() -> None:
     lan = Lan(2, heartbeat_ms=50, peer_timeout_ms=150)
     lan.run(200 * MS)

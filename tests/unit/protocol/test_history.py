@@ -3,6 +3,7 @@
 The simulator's scenario `history` has loss, joins in mid-stream and restarts; here are the corners.
 """
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,15 +11,20 @@ import pytest
 from hubbub.events import GapAbandoned
 from hubbub.limits import HISTORY_BYTES_MAX, HISTORY_MESSAGES_MAX, MS, REPLAYS_PER_PEER_MAX, SECOND
 from hubbub.message import Source
-from hubbub.protocol.delivery import MULTICAST, Delivery
+from hubbub.protocol.declared import Declared
+from hubbub.protocol.delivery import MULTICAST, TCP, Delivery
 from hubbub.protocol.history import History
 from hubbub.protocol.joining import Joining
 from hubbub.protocol.joins import answer
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.requests import read_request, write_request
+from hubbub.protocol.state import Interest
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
-from hubbub.wire.control import Replayed
+from hubbub.wire.control import WANTS, Change, Replayed, Step, Topic
 from hubbub.wire.header import DATA, GRANT, RELIABLE
+from hubbub.wire.wishes import LINKS_OF, Links, name_by
 from tests.harness import Lan, Node, lose_first
 
 SOURCE = Source("n", bytes(12), 1)
@@ -58,10 +64,10 @@ def test_what_is_no_request_is_not_taken_for_one(entry: str) -> None:
 class Latecomer:
     """What a subscription with history gets of a node of the harness."""
 
-    def __init__(self, lan: Lan, node: Node, pattern: str) -> None:
+    def __init__(self, lan: Lan, node: Node, pattern: str, links: Links = ()) -> None:
         self.got: list[tuple[str, int, bytes]] = []
         self.joining = Joining(self._take, lambda topic, first, last: None)
-        node.core.join(lan.now, pattern, 1)
+        node.core.join(lan.now, pattern, 1, links=links)
         self.drain = node.drain
         node.drain = self._drain  # type: ignore[method-assign]
         self.node = node
@@ -96,6 +102,44 @@ def test_history_comes_before_what_is_published_while_it_is_on_its_way() -> None
     lan.lose = lambda datagram, node: False
     lan.run(200 * MS)
     assert late.got == [("/a", 1, b"1"), ("/a", 2, b"2"), ("/a", 3, b"3")]
+
+
+def test_history_comes_by_the_stream_of_the_links_that_are_insisted_on() -> None:
+    lan, publisher, topic = open_publisher(b"1", b"2")
+    late = Latecomer(lan, lan.add(), "/a", (MULTICAST,))
+    lan.run_until(lambda: topic.receivers == 1, 100 * MS)
+    lan.publish(publisher, topic, b"3")
+    lan.run(200 * MS)
+    assert [got[2] for got in late.got] == [b"1", b"2", b"3"]
+    streams = {each.header.stream for each in lan.sent if each.kind == DATA}
+    assert {LINKS_OF.get(stream) for stream in streams} == {(MULTICAST,)}
+    late.node.core.leave(lan.now, "/a", 1, (MULTICAST,))
+    lan.run(200 * MS)
+    (peer,) = publisher.core.peers.values()
+    assert peer.declared.patterns == {} and not peer.requests and not topic.receivers
+
+
+def test_request_is_met_by_what_comes_by_its_links_alone() -> None:
+    interest, declared = Interest(), Declared()
+    by_tcp = name_by("/a", (TCP,))
+    entry = interest.ask(1, "/a", 7, (TCP,))
+    declared.apply(Change(0, [Step(WANTS, entry)]))
+    for asks in (interest.asks, declared.asks):
+        assert list(asks.match(by_tcp)) == list(asks.match_all("/a")) == [1]
+        assert not asks.match("/a") and not asks.match(name_by("/b", (TCP,)))
+    assert declared.requests == {1: 7}
+    interest.withdraw(1)
+    assert not interest.asks.match(by_tcp)
+
+
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_topic_of_which_only_the_grant_tells_may_have_history(is_granted: bool) -> None:
+    receiver = Receiver(
+        RELIABLE, SOURCE, 1, Random(0), 0, Budget(1), lambda name: True, asks=lambda name: [1]
+    )
+    receiver.declare(Topic(16, RELIABLE, "/a", 9), is_granted=is_granted)
+    assert bool(receiver.joins.pending) is is_granted
+    assert bool(receiver.joins.ready) is not is_granted, "a frame names what begins with it"
 
 
 def test_history_is_served_once_a_request_and_owed_no_longer_than_needed() -> None:

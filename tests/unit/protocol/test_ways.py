@@ -2,10 +2,10 @@
 
 import pytest
 
-from hubbub.protocol.burst import FarPipes, GroupAndPipes, Pipes
+from hubbub.protocol.burst import ChosenPipes, FarPipes, GroupAndPipes, Pipes
 from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP
 from hubbub.protocol.ways import Ways
-from hubbub.wire.header import HEARTBEAT
+from hubbub.wire.header import BEST_EFFORT, HEARTBEAT, RELIABLE
 from tests.harness import Lan
 
 A, B, C, D = (bytes([number]) * 20 for number in (1, 2, 3, 4))
@@ -53,8 +53,8 @@ def test_without_a_group_all_go_by_pipes() -> None:
 
 def test_who_is_behind_is_passed_by_unless_it_is_alone() -> None:
     made = ways(near=A, far=(B,))
-    assert made.route([A, B], {A}) == (B,)
-    assert made.route([A], {A}) == (A,)
+    assert made.route([A, B], {A}) == FarPipes((B,))
+    assert made.route([A], {A}) == Pipes((A,))
 
 
 @pytest.mark.parametrize("order", [(LOCAL, TCP), (TCP, LOCAL)])
@@ -65,8 +65,8 @@ def test_pipe_of_this_host_is_used_while_it_lasts_and_then_the_other(
     for link in order:
         best = made.open(A, link, "here")
     assert best.link == LOCAL and made.everybody is None
-    assert made.close(A, LOCAL) == (A,) and made.best[A].link == TCP
-    assert made.everybody == (A,)
+    assert made.close(A, LOCAL) == FarPipes((A,)) == made.best[A]
+    assert made.everybody == GroupAndPipes((A,))
     assert made.close(A, TCP) is None and made.best == {} and made.everybody is None
 
 
@@ -88,7 +88,7 @@ def test_control_frames_for_all_go_to_the_group_and_to_those_connected_from_afar
     core.endpoint.control.clear()
     core.endpoint.send(None, HEARTBEAT, 0, b"")
     [burst] = core.endpoint.control
-    assert isinstance(burst.destination, GroupAndPipes) and burst.destination == (subscriber.key,)
+    assert burst.destination == GroupAndPipes((subscriber.key,))
     assert core.peers[subscriber.key].link == TCP
 
 
@@ -105,8 +105,27 @@ def test_peer_is_taken_to_hear_the_group_while_it_is_heard_there() -> None:
     assert framer.route is None and core.peers[one.key].place.startswith("10.")
     core.peers[one.key].grouped_ns = None
     core.advance(core.membership.sweep_ns)
-    assert framer.route == (one.key,) and framer.route.has_group
+    assert framer.route == GroupAndPipes((one.key,))
     assert core.endpoint.link == MULTICAST
+
+
+def test_ways_of_different_kinds_to_the_same_nodes_are_not_the_same() -> None:
+    kinds = (Pipes, FarPipes, GroupAndPipes)
+    assert len({kind((A,)) for kind in kinds for _ in range(2)}) == len(kinds)
+    assert Pipes((A,)) == Pipes((A,)) and Pipes((A,)) != Pipes((B,))
+    assert ChosenPipes([A]) == ChosenPipes([A]) and ChosenPipes([A]) != ChosenPipes(far=[A])
+    assert FarPipes((A,)) != ChosenPipes(far=[A]) != FarPipes((A,))
+
+
+def test_ends_of_streams_are_told_by_the_way_of_each() -> None:
+    outgoing = Lan(1).nodes[0].core.outgoing
+    ways_of = {RELIABLE: FarPipes((A,)), BEST_EFFORT: GroupAndPipes((A,))}
+    for stream, way in ways_of.items():
+        outgoing.senders[stream].framer.take_route(way)
+    told = {tail.stream: way for way, tails in outgoing.tails().items() for tail in tails}
+    assert {stream: type(told[stream]) for stream in ways_of} == {
+        RELIABLE: FarPipes, BEST_EFFORT: GroupAndPipes,
+    }  # fmt: skip
 
 
 def test_place_of_a_peer_that_was_only_met_by_tcp_is_told() -> None:

@@ -16,7 +16,7 @@ from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.state import Interest
 from hubbub.protocol.ways import Ways
 from hubbub.wire.control import WANTS, WANTS_NO_MORE, Change, Step, Topic
-from hubbub.wire.header import RELIABLE
+from hubbub.wire.header import GRANT, KIND_OFFSET, RELIABLE
 from hubbub.wire.wishes import LINKS_OF, Links, encode_links
 from tests.harness import Lan, Node
 
@@ -24,6 +24,10 @@ BY_TCP = f"@{encode_links([TCP])} /a"
 BY_GROUP = f"@{encode_links([MULTICAST])} /a"
 A, B = b"a" * 20, b"b" * 20
 SOURCE = Source("p", b"p" * 12, 1)
+
+
+def read_kind(buffers: list[bytes | memoryview]) -> int:
+    return b"".join(buffers)[KIND_OFFSET]
 
 
 def declared_by(*steps: tuple[int, str]) -> Declared:
@@ -198,6 +202,17 @@ def test_topic_of_a_publisher_that_insists_has_a_stream_of_its_own() -> None:
     owed = [stream for stream in peer.incoming if stream in LINKS_OF]
     assert [LINKS_OF[stream] for stream in owed] == [(MULTICAST, TCP)]
     assert publisher.core.outgoing.by_subject["/t/x"].receivers == 1
+
+
+def test_whom_a_link_leads_to_after_the_last_message_is_owed_what_is_next() -> None:
+    lan, publisher, subscriber = meet((TCP,), ())
+    topic = publisher.core.outgoing.by_subject["/t/x"]
+    lan.publish(publisher, topic, b"1", b"2")
+    publisher.core.open_pipe(lan.now, subscriber.key, link=TCP)
+    debt = publisher.core.peers[subscriber.key].debt
+    assert debt.owed == {topic.number: 3} and topic.receivers == 1
+    kinds = [read_kind(burst.buffers) for burst in publisher.core.endpoint.control]
+    assert GRANT in kinds, "it is told before anything can be published to it"
 
 
 def test_second_publisher_must_insist_on_the_same_links() -> None:

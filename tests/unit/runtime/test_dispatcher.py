@@ -36,8 +36,12 @@ def test_who_waits_returns_after_what_another_thread_hands_out() -> None:
     assert is_at_it.wait(DEADLINE_S)
     dispatcher.run()
     assert handed_out == [], "who does not wait returns at once"
-    threading.Timer(0.05, may_go_on.set).start()
-    dispatcher.run(DEADLINE_S)
+    waiter = threading.Thread(target=dispatcher.run, args=(DEADLINE_S,))
+    waiter.start()
+    waiter.join(0.05)
+    assert waiter.is_alive() and handed_out == [], "who waits does not return before"
+    may_go_on.set()
+    waiter.join()
     assert handed_out == ["slow"]
     other.join()
 

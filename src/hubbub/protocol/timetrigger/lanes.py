@@ -56,7 +56,7 @@ class Lanes:
         peer, crc = lane
         if peer.lost_ns is not None or self._peers.get(peer.key) is not peer:
             return False
-        if peer.address != source and not (isinstance(source, Pipes) and source[0] == peer.key):
+        if not (isinstance(source, Pipes) and source[0] == peer.key) and peer.address != source:
             return False
         tail = buffer[behind : start + CHECKSUM_OFFSET]
         body = start + HEADER_BYTES
