@@ -218,6 +218,7 @@ SPARE_BYTES_MAX: Final = 16 << 20  # A buffer that a stream keeps for its next l
 # Tail heartbeats, doubling.
 TAIL_HEARTBEAT: Final = 10 * MS
 TAIL_HEARTBEAT_CEILING: Final = 1 * SECOND
+TAIL_HEARTBEAT_LEAVING: Final = 40 * MS  # While a node that closes serves repairs.
 
 # Discovery.
 HEARTBEAT: Final = 1 * SECOND

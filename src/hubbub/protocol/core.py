@@ -295,6 +295,7 @@ class Core:
         if not self.is_closing:
             self.is_closing = True
             self.timed.close(now)
+            self.outgoing.leave()
             self._linger_until_ns = now + linger_ns
             self.due_ns = now
             if self.outgoing.reliable.is_held and self.outgoing.has_work(now):

@@ -79,6 +79,7 @@ class Outgoing:
         self.cache = self.reliable.cache
         self.caches = [sender.cache for sender in self.reliables if sender.cache is not None]
         self._was_beside = False
+        self._is_leaving = False
         self._turn = 0
         self.receipts = Receipts(endpoint, self.senders, peers)
         self.replays = Replays(self.senders, self._numbers)
@@ -326,6 +327,24 @@ class Outgoing:
         if self.receipts.open:
             self.receipts.look()
         self._settle(now, peer, stream, state.contiguous, status.nonce)
+        if self._is_leaving:
+            self._repair_unasked(now, peer, stream, status.contiguous)
+
+    def _repair_unasked(self, now: int, peer: Peer, stream: int, lacking: int) -> None:
+        """Send a frame again that a receiver does not ask for, though it says that it lacks it.
+
+        Its request may be lost, or held off for long because we did not answer the first ones, and
+        who leaves has little time.
+        """
+        sender, way = self.senders[stream], self.grants.way_to(peer, stream)
+        if way is not None and sender.is_overdue(lacking):
+            sender.request(now, peer.key, way, [(lacking, 1)], sender.repair_budget())
+
+    def leave(self) -> None:
+        """Hurry: what receivers lack can be sent again for a short while only."""
+        self._is_leaving = True
+        for sender in self.senders.values():
+            sender.leave()
 
     def _settle(self, now: int, peer: Peer, stream: int, contiguous: int, serial: int) -> None:
         """End what is under way to a peer, and over now that it has so much."""

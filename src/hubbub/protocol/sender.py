@@ -15,6 +15,7 @@ from hubbub.limits import (
     GRTT_FLOOR,
     TAIL_HEARTBEAT,
     TAIL_HEARTBEAT_CEILING,
+    TAIL_HEARTBEAT_LEAVING,
     US,
     WINDOW_BYTES,
 )
@@ -113,6 +114,7 @@ class Sender:
         self.oversized: Numbered | None = None
         self.tail_ns: int | None = None
         self._tail_interval_ns = TAIL_HEARTBEAT
+        self._tail_ceiling_ns = TAIL_HEARTBEAT_CEILING
         self._prefixes: dict[tuple[int, int, Audience], Prefix] = {}
         self.frames_sent = 0
         self.repairs_sent = 0
@@ -492,8 +494,16 @@ class Sender:
     def tell_tail(self, now: int) -> None:
         """Note that the end of the stream was told, for whatever reason; set the next time."""
         if self.tail_ns is not None:
-            self._tail_interval_ns = min(2 * self._tail_interval_ns, TAIL_HEARTBEAT_CEILING)
+            self._tail_interval_ns = min(2 * self._tail_interval_ns, self._tail_ceiling_ns)
             self.tail_ns = now + self._tail_interval_ns
+
+    def leave(self) -> None:
+        """Tell the end of the stream more often from now on: there is little time for repairs."""
+        self._tail_ceiling_ns = TAIL_HEARTBEAT_LEAVING
+
+    def is_overdue(self, sequence: int) -> bool:
+        """Tell whether a frame was sent, and the end of the stream has been told since."""
+        return sequence < self.next_sequence and self._tail_interval_ns > TAIL_HEARTBEAT
 
     def repair_budget(self) -> int:
         """Return how many bytes of repairs may wait: one window."""

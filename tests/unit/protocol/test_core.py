@@ -203,6 +203,18 @@ def test_open_publish_close_reaches_everybody_despite_loss() -> None:
         assert [node.payloads("/a") for node in subscribers] == [[b"all there is"]] * 3
 
 
+def test_node_that_leaves_repairs_what_receivers_lack_though_their_requests_are_lost() -> None:
+    lan, publisher, node = pair()
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.run(10 * MS)
+    is_first_lost = lose_first(1, kind=DATA)
+    lan.lose = lambda datagram, to: datagram.kind == NAK or is_first_lost(datagram, to)
+    lan.publish(publisher, topic, b"last words")
+    publisher.core.close(lan.now, 1 * SECOND)
+    lan.run_until(lambda: publisher.core.is_closed, 1 * SECOND)
+    assert node.payloads("/a") == [b"last words"]
+
+
 def test_closing_ends_at_its_linger_even_if_nobody_answers() -> None:
     lan, publisher, node = pair()
     topic = publisher.core.publish_on(lan.now, "/a")
