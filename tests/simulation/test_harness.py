@@ -30,8 +30,9 @@ SEEDS_TO_FIND_A_BUG = 25
 def test_planted_bug_is_found(name: str) -> None:
     with planted(name) as bug:
         seeds = range(bug.seed, bug.seed + SEEDS_TO_FIND_A_BUG)
-        results = (run(bug.scenario, seed) for seed in seeds)
-        assert any(not result.ok for result in results)
+        failures = (run(bug.scenario, seed).failure for seed in seeds)
+        # One that makes a machine raise shows nothing of the checkers.
+        assert any(failure and "Traceback" not in failure for failure in failures)
 
 
 @pytest.mark.parametrize("name", list(BUGS))

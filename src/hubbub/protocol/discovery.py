@@ -73,6 +73,7 @@ class Discovery:
         self.departed: OrderedDict[bytes, tuple[dict[int, int], int]] = OrderedDict()
         self._has_begun = False
         self._began_ns = now
+        self._look_ns = OPENING  # For how long to look around, from the first HELLO or a stall on.
         self.opens_ns = now + OPENING
         self.hello_ns: int | None = now
         self.hellos_left = OPENING // OPENING_HELLO_INTERVAL
@@ -116,12 +117,13 @@ class Discovery:
         Not so after a stall: nobody was asked meanwhile, and what was answered is still to be read.
         """
         if self._is_late(now, self.opens_ns):
-            self._look_until(now, now + OPENING)
+            self._look_until(now, now + self._look_ns)
         return now >= self.opens_ns
 
     def look_longer(self, now: int) -> None:
         """Look around for longer than usual, because what waits to be sent is all there will be."""
-        self._look_until(now, self._began_ns + OPENING_WHEN_CLOSING)
+        self._look_ns = OPENING_WHEN_CLOSING
+        self._look_until(now, self._began_ns + self._look_ns)
 
     def _look_until(self, now: int, end_ns: int) -> None:
         self.opens_ns = max(self.opens_ns, end_ns)
@@ -184,9 +186,9 @@ class Discovery:
             if not self._has_begun:
                 # Only now can anybody answer, however long it took to come this far.
                 self._has_begun = True
-                self._began_ns, self.opens_ns = now, now + OPENING
+                self._began_ns, self.opens_ns = now, now + self._look_ns
             elif self._is_late(now, self.hello_ns):
-                self._look_until(now, now + OPENING)
+                self._look_until(now, now + self._look_ns)
             self._say_hello()
             self.hellos_left -= 1
             self.hello_ns = now + self.hello_interval_ns if self.hellos_left else None

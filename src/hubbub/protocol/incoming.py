@@ -24,7 +24,7 @@ from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.gateway.relayed import Places
 from hubbub.protocol.nagging import NaggingMonitor
 from hubbub.protocol.peers import Peer
-from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.register import Register
 from hubbub.protocol.state import Interest
@@ -300,7 +300,7 @@ class Incoming:
             tolerance_ns = int(self.endpoint.settings.reorder_tolerance_ms * MS)
             receiver = peer.incoming[granted.stream] = Receiver(
                 granted.stream, peer.source, granted.from_frame, self.endpoint.random,
-                tolerance_ns, self.budget, self._asked_by(peer),
+                tolerance_ns, self._share_of(peer), self._asked_by(peer),
                 partial(self.endpoint.resolve, peer.key), self._requests_to(peer), self.places,
                 self._twin_of(peer, granted.stream), knows_wishes=bool(peer.links),
             )  # fmt: skip
@@ -311,6 +311,12 @@ class Incoming:
             receiver.grant(granted.from_frame)
         receiver.requester.receivers = max(granted.receivers, 1)
         self._set_grtt(receiver, grtt_us)
+
+    def _share_of(self, peer: Peer) -> Share:
+        """Return what all streams of a peer have of the memory for incomplete messages."""
+        if peer.share is None:
+            peer.share = Share(self.budget)
+        return peer.share
 
     def _asked_by(self, peer: Peer) -> Callable[[str], bool]:
         """Return what tells whether something of a peer is wanted."""

@@ -11,6 +11,7 @@ from hubbub.protocol.burst import Address, Pipes, place_of
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import INPROC, MULTICAST
 from hubbub.protocol.moves import Move
+from hubbub.protocol.reassembly import Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.requests import Asks
 from hubbub.protocol.topics import OutgoingTopic
@@ -77,6 +78,7 @@ class Peer:
         # What we owe it, and it owes us.
         self.debt = Debt()
         self.incoming: dict[int, Receiver] = {}
+        self.share: Share | None = None  # Of the memory for incomplete messages.
         self.joining: list[Receiver] = []  # Those that continue others, not settled yet.
         self.their_debt = 0
         self.grant_nonce = 0  # The version of our interest that the grant under way answers.

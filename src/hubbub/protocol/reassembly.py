@@ -14,7 +14,7 @@ from hubbub.wire.train import Piece
 
 
 class Budget:
-    """Memory for incomplete messages, shared by all peers of a channel."""
+    """Memory for the incomplete messages of a channel."""
 
     __slots__ = ("claimed_bytes", "max_bytes")
 
@@ -22,23 +22,37 @@ class Budget:
         self.max_bytes = max_bytes
         self.claimed_bytes = 0
 
-    def claim(self, size_bytes: int) -> bool:
-        """Take memory from the budget if there is enough."""
-        if self.claimed_bytes + size_bytes > self.max_bytes:
-            return False
-        self.claimed_bytes += size_bytes
-        return True
 
-    def release(self, size_bytes: int) -> None:
-        """Give memory back."""
-        self.claimed_bytes -= size_bytes
-        assert self.claimed_bytes >= 0
+class Share:
+    """What one peer has of a budget: at most half of it, unless a single message is larger."""
+
+    __slots__ = ("budget", "claimed_bytes")
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.claimed_bytes = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether a message of this size may begin."""
+        is_modest = not self.claimed_bytes or (
+            2 * (self.claimed_bytes + size_bytes) <= self.budget.max_bytes
+        )
+        return is_modest and self.budget.claimed_bytes + size_bytes <= self.budget.max_bytes
+
+    def claim(self, size_bytes: int) -> None:
+        """Take memory; give it back as a negative claim."""
+        self.claimed_bytes += size_bytes
+        self.budget.claimed_bytes += size_bytes
+        assert 0 <= self.claimed_bytes <= self.budget.claimed_bytes <= self.budget.max_bytes
 
 
 class Partial:
     """One message on its way to completeness."""
 
-    __slots__ = ("buffer", "last_frame", "published_ns", "remaining", "seen", "stride", "total")
+    __slots__ = (
+        "buffer", "last_frame", "newest_frame", "published_ns", "remaining", "seen", "stride",
+        "total",
+    )  # fmt: skip
 
     def __init__(self, segment: Segment, buffer: bytearray) -> None:
         assert len(buffer) == segment.total
@@ -49,6 +63,7 @@ class Partial:
         self.remaining = -(-segment.total // segment.stride)
         self.seen = bytearray(self.remaining)
         self.last_frame: int | None = None  # The frame of the last segment, once it came.
+        self.newest_frame = 0  # The latest frame that had a segment of it.
 
     def add(self, segment: Segment) -> bool:
         """Put a segment in place; False if it contradicts the others or is there already."""
@@ -72,20 +87,21 @@ class Partial:
         seen = self.seen.find(1, number, end)
         return max(0, (end if seen < 0 else seen) - number)
 
-    def mark(self, number: int, count: int) -> None:
-        """Note that pieces are in place."""
+    def mark(self, number: int, count: int, frame: int) -> None:
+        """Note that pieces are in place, the last of which came with this frame."""
         self.seen[number : number + count] = b"\1" * count
         self.remaining -= count
+        self.newest_frame = max(self.newest_frame, frame)
 
 
 class Reassembly:
     """The incomplete messages of one stream."""
 
-    __slots__ = ("_spare", "budget", "partials", "refused")
+    __slots__ = ("_spare", "partials", "refused", "share")
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, share: Share) -> None:
         self._spare = bytearray()  # Of the last message; each byte of it is overwritten before use.
-        self.budget = budget
+        self.share = share
         self.partials: dict[tuple[int, int], Partial] = {}
         self.refused = 0
 
@@ -100,6 +116,7 @@ class Reassembly:
         if not partial.add(segment):
             self.refused += 1
             return None
+        partial.newest_frame = max(partial.newest_frame, frame)
         if segment.offset + len(segment.data) == segment.total:
             partial.last_frame = frame
         if partial.remaining:
@@ -113,16 +130,17 @@ class Reassembly:
         """Tell whether a segment can be kept now; what never fits does not wait for room."""
         if (segment.topic, segment.sequence) in self.partials:
             return True
-        budget = self.budget
-        if segment.total > budget.max_bytes:
-            return True
-        is_room = budget.claimed_bytes + segment.total <= budget.max_bytes
-        return is_room and len(self.partials) < REASSEMBLIES_PER_PEER_MAX
+        return segment.total > self.share.budget.max_bytes or self._may_begin(segment)
+
+    def _may_begin(self, segment: Segment) -> bool:
+        is_few = len(self.partials) < REASSEMBLIES_PER_PEER_MAX
+        return is_few and self.share.has_room(segment.total)
 
     def _begin(self, place: tuple[int, int], segment: Segment) -> Partial | None:
-        if len(self.partials) >= REASSEMBLIES_PER_PEER_MAX or not self.budget.claim(segment.total):
+        if not self._may_begin(segment):
             self.refused += 1
             return None
+        self.share.claim(segment.total)
         buffer, self._spare = self._spare, bytearray()
         if len(buffer) != segment.total:
             buffer = bytearray(segment.total)
@@ -133,7 +151,7 @@ class Reassembly:
         """Forget an incomplete message."""
         partial = self.partials.pop(place, None)
         if partial is not None:
-            self.budget.release(partial.total)
+            self.share.claim(-partial.total)
 
     def drop_older(self, topic: int, sequence: int) -> None:
         """Forget what a newer message of its topic has overtaken: nobody will repair it."""
@@ -147,12 +165,17 @@ class Reassembly:
             self.drop(place)
         return [sequence for _, sequence in places]
 
-    def drop_settled(self, base: int) -> list[tuple[int, int]]:
-        """Forget the messages whose last segment is settled: they will stay incomplete."""
+    def drop_settled(self, base: int, given_up: int = -1) -> list[tuple[int, int]]:
+        """Forget the messages that will stay incomplete, and return which.
+
+        That is so when their last segment is settled. It is taken to be so when a frame behind
+        their newest one was given up, as nobody knows what was in it: most likely the next segment.
+        """
         dead = [
             place
             for place, partial in self.partials.items()
-            if partial.last_frame is not None and partial.last_frame < base
+            if partial.newest_frame < given_up
+            or (partial.last_frame is not None and partial.last_frame < base)
         ]
         for place in dead:
             self.drop(place)

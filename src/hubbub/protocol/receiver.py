@@ -28,7 +28,7 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.relayed import Places, RelayedTopic
 from hubbub.protocol.joins import Joins, ask_nothing
-from hubbub.protocol.reassembly import Budget, Reassembly
+from hubbub.protocol.reassembly import Reassembly, Share
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.topics import Hole, IncomingTopic, Way
 from hubbub.subjects import is_subject
@@ -61,7 +61,7 @@ class Receiver:
         from_frame: int,
         random: Random,
         tolerance_ns: int,
-        budget: Budget,
+        share: Share,
         is_wanted: Callable[[str], bool],
         resolve: Callable[[list[bytes]], list[Any] | None] = resolve_nothing,
         asks: Callable[[str], Iterable[int]] = ask_nothing,
@@ -83,7 +83,7 @@ class Receiver:
         self.until = 0  # Not known yet.
         self.following: set[int] = set()
         self.successor: Receiver | None = None  # The stream that continues this one.
-        self.reassembly = Reassembly(budget)
+        self.reassembly = Reassembly(share)
         self.is_wanted = is_wanted  # Asked by name (wire/wishes.py).
         self.knows_wishes = knows_wishes
         self.places = Places(lambda _: False) if places is None else places
@@ -102,8 +102,9 @@ class Receiver:
         self.joins: Joins = (
             Joins(self.topics, self.holes, self.way, asks) if twin is None else twin.joins
         )
-        self.behind: set[int] = set()  # Topics that have not shown yet what a resync cost them,
-        self.resynced: tuple[int, int] | None = None  # and the frames that were passed over.
+        # Topics that have not shown yet what they lost, and why; the frames that were passed over.
+        self.behind: dict[int, str] = {}
+        self.passed_over: tuple[int, int] | None = None
         self.blind_holes: list[
             tuple[int, int, str]
         ] = []  # Frames lost without anybody knowing what was in them.
@@ -221,6 +222,7 @@ class Receiver:
             self.reassembly.drop_older(segment.topic, segment.sequence)
         if not self.reassembly.has_room(segment):
             # As if it had been lost: it is repaired when other messages are complete.
+            self.requester.deferred(now, sequence)
             return self._defer()
         self._mark(now, sequence, end - start)
         refused = self.reassembly.refused
@@ -248,8 +250,8 @@ class Receiver:
         room = partial.room_behind(first, step - HEADER_BYTES - SEGMENT_HEAD_BYTES)
         count = min((len(buffer) - start) // step - 1, room)
         count, sent_us = train.take(buffer, start, step, first, count, partial.buffer)
-        partial.mark(first.offset // first.stride + 1, count)
         self.next += count
+        partial.mark(first.offset // first.stride + 1, count, self.next - 1)
         self.fresh_bytes += count * (step - HEADER_BYTES + FRAME_COST_BYTES)
         return count, sent_us
 
@@ -320,19 +322,19 @@ class Receiver:
             # More than any window: a forged or absurd jump must not cost memory.
             self.resyncs += 1
             self.has_lost_names = self.has_lost_names or bool(self.joins.replays)
-            self._resync(first, next_sequence - 1)
+            self._pass_over(first, next_sequence - 1, "resync")
         else:
             self.requester.miss(now, first, next_sequence)
 
-    def _resync(self, first: int, last: int) -> None:
-        """Go on behind frames too many to ask for; the next message of a topic names its hole."""
+    def _pass_over(self, first: int, last: int, reason: str) -> None:
+        """Go on behind frames of unknown content; the next message of a topic names its hole."""
         behind = [t.number for t in self.own_topics() if t.is_wanted and t.expected is not None]
         if behind:
-            self.behind.update(behind)
-            first = self.resynced[0] if self.resynced is not None else first
-            self.resynced = first, last
+            self.behind |= dict.fromkeys(behind, reason)
+            first = self.passed_over[0] if self.passed_over is not None else first
+            self.passed_over = first, last
         else:
-            self.blind_holes.append((first, last, "resync"))
+            self.blind_holes.append((first, last, reason))
 
     def _accept_run(
         self, frame: int, number: int, first: int, payloads: list[bytes],
@@ -361,10 +363,10 @@ class Receiver:
             return
         if topic.waiting and frame < self.base:
             # Every earlier frame is settled, and still something is missing before this run.
-            reason = "resync" if number in self.behind else "not_available"
+            reason = self.behind.get(number, "not_available")
             topic.settle(self.base, reason, received_ns, out)
         if self.behind:
-            self.behind.discard(number)
+            self.behind.pop(number, None)
 
     def _may_be_named(self, frame: int) -> bool:
         """Tell whether the name of an unknown topic in this frame may still come."""
@@ -587,12 +589,13 @@ class Receiver:
             self._lose_names()
             before = len(self.holes)
             open_holes = sum(1 for topic in self.topics.values() if topic.hole_first)
-            self._settle_frames([(frame, 1) for frame in frames], reason, received_ns, out)
+            ranges = [(frame, 1) for frame in frames]
+            self._settle_frames(ranges, reason, received_ns, out, given_up=frames[-1])
             named = len(self.holes) > before or any(
                 topic.hole_first for topic in self.topics.values()
             )
             if not named and not open_holes:
-                self.blind_holes.append((frames[0], frames[-1], reason))
+                self._pass_over(frames[0], frames[-1], reason)
 
     def is_overrun(self) -> bool:
         """Tell whether too much waits behind one missing frame: its sender is broken."""
@@ -605,15 +608,16 @@ class Receiver:
         return True
 
     def _settle_frames(
-        self, ranges: list[Range], reason: str, received_ns: int, out: list[Delivery]
-    ) -> None:
+        self, ranges: list[Range], reason: str, received_ns: int, out: list[Delivery],
+        given_up: int = -1,
+    ) -> None:  # fmt: skip
         missing = self.requester.missing
         for sequence in self.requester.within(ranges):
             self.requester.found(sequence)
         if self.held:
             self.release_named(received_ns, out)
         base = self.base
-        for number, sequence in self.reassembly.drop_settled(base):
+        for number, sequence in self.reassembly.drop_settled(base, given_up):
             topic = self.topics.get(number)
             if topic is not None and topic.stream == self.stream:
                 topic.lose(sequence, 1, reason, received_ns, out)
@@ -637,8 +641,8 @@ class Receiver:
         for topic in self.own_topics():
             topic.settle(self.next + 1, reason, received_ns, out)
             topic.close_hole()
-        if self.behind and self.resynced is not None:
-            self.blind_holes.append((*self.resynced, "resync"))
+        if self.behind and self.passed_over is not None:
+            self.blind_holes.append((*self.passed_over, next(iter(self.behind.values()))))
         self.has_lost_names = False
         self.joins.close(reason, received_ns, out)
         self.reassembly.clear()

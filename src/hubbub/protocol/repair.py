@@ -98,6 +98,12 @@ class Requester:
             self._under_way.clear()
         return True
 
+    def deferred(self, now: int, sequence: int) -> None:
+        """Do not give up a frame that came, though it could not be kept: its sender answers."""
+        missing = self.missing.get(sequence)
+        if missing is not None:
+            missing.since_ns, missing.rounds = now, 0
+
     def repaired(self, now: int, sequence: int) -> None:
         """Take a missing frame that came, and learn from it what of the others is lost."""
         missing = self.missing[sequence]

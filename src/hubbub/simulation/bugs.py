@@ -109,7 +109,13 @@ def gap_one_too_short(sound: Method) -> Method:
     return extend
 
 
-@bug(Discovery, "_is_late", "open_publish_close")
+@bug(Discovery, "look_longer", "open_publish_close_busy")
+def leaving_after_a_short_look_around(sound: Method) -> Method:
+    """Give those who are busy no more time to answer than usual."""
+    return lambda self, now: None
+
+
+@bug(Discovery, "_is_late", "open_publish_close", seed=20)
 def stall_taken_for_looking_around(sound: Method) -> Method:
     """Open when it is time, though nobody was asked, or heard, meanwhile."""
     return lambda self, now, planned_ns: False
@@ -118,7 +124,7 @@ def stall_taken_for_looking_around(sound: Method) -> Method:
 @bug(Partial, "mark", "large_messages")
 def train_taken_for_longer_than_it_is(sound: Method) -> Method:
     """Take the piece behind a train for one of it."""
-    return lambda self, number, count: sound(self, number, count + 1)
+    return lambda self, number, count, frame: sound(self, number, count + 1, frame)
 
 
 @bug(Flow, "_bounded", "small_cache")
@@ -169,8 +175,10 @@ def acknowledged_before_receipt(sound: Any) -> Any:
 def owed_frames_skipped(sound: Method) -> Method:
     """Tell a receiver that what it asks for holds nothing for it."""
 
-    def request(self: Sender, *arguments: Any) -> tuple[list[int], list[int]]:
-        frames = [s for first, count in arguments[2] for s in range(first, first + count)]
+    def request(
+        self: Sender, now: int, key: bytes, address: Address, ranges: Any, budget_bytes: int
+    ) -> tuple[list[int], list[int]]:
+        frames = [s for first, count in ranges for s in range(first, first + count)]
         return [sequence for sequence in frames if sequence < self.next_sequence], []
 
     return request

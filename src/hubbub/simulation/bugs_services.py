@@ -21,7 +21,17 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, UNAVAILABLE, Answer, Entry, Request
+from hubbub.wire.services import (
+    BARE,
+    BATCH,
+    PASSED,
+    STALE,
+    TAKEN,
+    UNAVAILABLE,
+    Answer,
+    Entry,
+    Request,
+)
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over", seed=7)
@@ -47,7 +57,8 @@ def end_not_remembered(sound: Method) -> Method:
 
     def unsubscribe(self: Listing, now: int, node: bytes, stamp: int) -> int:
         status: int = sound(self, now, node, stamp)
-        self.lines.pop(node, None)
+        if status != STALE:
+            self.lines.pop(node, None)
         self.count = sum(line.is_in for line in self.lines.values())
         return status
 

@@ -11,6 +11,7 @@ from hubbub.limits import (
     OPENING_HELLO_INTERVAL,
     OPENING_LATE,
     OPENING_MAX,
+    OPENING_WHEN_CLOSING,
     PEERS_MAX,
     SECOND,
     STRANGERS_MAX,
@@ -77,6 +78,18 @@ def test_node_that_stood_still_while_it_opened_looks_around_again() -> None:
     now = lan.now + OPENING + OPENING_LATE
     core.advance(now)
     assert core.outgoing.reliable.is_held and core.discovery.opens_ns == now + OPENING
+
+
+def test_node_that_closes_before_its_first_hello_looks_around_for_longer_all_the_same() -> None:
+    """The first HELLO set the usual time again, so a subscriber had 45 ms to answer, not 200."""
+    lan = Lan(1)
+    node = lan.add()
+    topic = node.core.publish_on(lan.now, "/a")
+    node.core.outgoing.reliable.framer.add(topic, b"last words", 0)
+    node.core.close(lan.now, 1 * SECOND)
+    first = lan.now + 5 * MS
+    node.core.advance(first)
+    assert node.core.discovery.opens_ns == first + OPENING_WHEN_CLOSING
 
 
 def test_node_that_always_stands_still_opens_all_the_same() -> None:

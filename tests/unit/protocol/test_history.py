@@ -17,7 +17,7 @@ from hubbub.protocol.history import History
 from hubbub.protocol.joining import Joining
 from hubbub.protocol.joins import answer
 from hubbub.protocol.peers import Peer
-from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.requests import read_request, write_request
 from hubbub.protocol.state import Interest
@@ -135,7 +135,14 @@ def test_request_is_met_by_what_comes_by_its_links_alone() -> None:
 @pytest.mark.parametrize("is_granted", [True, False])
 def test_topic_of_which_only_the_grant_tells_may_have_history(is_granted: bool) -> None:
     receiver = Receiver(
-        RELIABLE, SOURCE, 1, Random(0), 0, Budget(1), lambda name: True, asks=lambda name: [1]
+        RELIABLE,
+        SOURCE,
+        1,
+        Random(0),
+        0,
+        Share(Budget(1)),
+        lambda name: True,
+        asks=lambda name: [1],
     )
     receiver.declare(Topic(16, RELIABLE, "/a", 9), is_granted=is_granted)
     assert bool(receiver.joins.pending) is is_granted

@@ -6,7 +6,7 @@ import pytest
 
 from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
 from hubbub.protocol import reassembly as reassembly_module
-from hubbub.protocol.reassembly import Budget, Reassembly
+from hubbub.protocol.reassembly import Budget, Reassembly, Share
 from hubbub.wire.batch import Segment
 from hubbub.wire.train import Piece
 
@@ -21,7 +21,7 @@ def piece(number: int, *, sequence: int = 1, message: bytes = MESSAGE) -> Segmen
 
 
 def make(max_bytes: int = 1 << 20) -> Reassembly:
-    return Reassembly(Budget(max_bytes))
+    return Reassembly(Share(Budget(max_bytes)))
 
 
 def test_message_is_whole_after_its_last_piece_in_any_order() -> None:
@@ -30,7 +30,7 @@ def test_message_is_whole_after_its_last_piece_in_any_order() -> None:
         [None] * 3
     )
     assert reassembly.add(9, piece(1)) == MESSAGE
-    assert not reassembly.partials and reassembly.budget.claimed_bytes == 0
+    assert not reassembly.partials and reassembly.share.claimed_bytes == 0
 
 
 def test_duplicate_pieces_never_complete_a_message() -> None:
@@ -67,9 +67,9 @@ def test_message_beyond_the_budget_is_refused_and_claims_nothing() -> None:
     reassembly = make(max_bytes=1500)
     reassembly.add(1, piece(0))
     assert reassembly.add(2, piece(0, sequence=2)) is None
-    assert (reassembly.refused, reassembly.budget.claimed_bytes) == (1, 1000)
+    assert (reassembly.refused, reassembly.share.claimed_bytes) == (1, 1000)
     reassembly.clear()
-    assert reassembly.budget.claimed_bytes == 0
+    assert reassembly.share.claimed_bytes == 0
     assert reassembly.has_room(piece(0, sequence=2))
 
 
@@ -95,7 +95,26 @@ def test_message_whose_last_piece_is_settled_will_stay_incomplete() -> None:
     reassembly.add(8, piece(3))
     assert reassembly.drop_settled(8) == []
     assert reassembly.drop_settled(9) == [(16, 1)]
-    assert reassembly.budget.claimed_bytes == 0
+    assert reassembly.share.claimed_bytes == 0
+
+
+def test_message_behind_which_a_frame_was_given_up_gives_its_memory_back() -> None:
+    """Its last piece had never come, so it was kept for ever."""
+    reassembly = make()
+    reassembly.add(5, piece(0))
+    assert reassembly.drop_settled(9, given_up=4) == []
+    assert reassembly.drop_settled(9, given_up=8) == [(16, 1)]
+    assert reassembly.share.claimed_bytes == 0
+
+
+def test_peer_has_half_of_the_memory_at_most_unless_one_message_is_larger() -> None:
+    budget = Budget(3000)
+    busy, other = Reassembly(Share(budget)), Reassembly(Share(budget))
+    busy.add(1, piece(0))
+    assert not busy.has_room(piece(0, sequence=2))
+    assert other.has_room(piece(0, message=bytes(2000)))
+    other.add(1, piece(0, message=bytes(2000)))
+    assert budget.claimed_bytes == 3000 and not other.has_room(piece(0, sequence=2))
 
 
 def test_large_best_effort_messages_that_lost_a_piece_do_not_fill_the_reassembly() -> None:
@@ -131,7 +150,7 @@ def test_train_leaves_a_piece_to_come_also_when_the_last_is_there() -> None:
         reassembly.add(number, piece(number, message=message))
     [partial] = reassembly.partials.values()
     assert partial.room_behind(behind(0), STRIDE) == 7
-    partial.mark(1, 7)
+    partial.mark(1, 7, 8)
     assert partial.room_behind(behind(7), STRIDE) == 0
     assert reassembly.add(8, piece(8, message=message)) == bytes(3000)
 

@@ -6,7 +6,7 @@ from typing import Any
 from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, MS
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
-from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.wire import batch
 from hubbub.wire.control import Lost, Topic, encode_declarations
@@ -24,7 +24,7 @@ class Inlet:
         self, *topics: Topic, stream: int = RELIABLE, from_frame: int = 1, budget: int = 1 << 20
     ) -> None:
         self.receiver = Receiver(
-            stream, Source("p", bytes(12), 1), from_frame, Random(0), 1 * MS, Budget(budget),
+            stream, Source("p", bytes(12), 1), from_frame, Random(0), 1 * MS, Share(Budget(budget)),
             lambda subject: subject != "/unwanted",
         )  # fmt: skip
         self.out: list[Delivery] = []
@@ -166,8 +166,21 @@ def test_frames_given_up_are_one_hole_and_are_never_taken_later() -> None:
 def test_frames_given_up_without_a_word_of_their_content_are_a_blind_hole() -> None:
     inlet = Inlet(A)
     inlet.receiver.extend(0, 4)
-    inlet.receiver.abandon([1, 2, 3], "publisher_gone", 99, inlet.out)
+    inlet.receiver.close("publisher_gone", 99, inlet.out)
     assert inlet.receiver.blind_holes == [(1, 3, "publisher_gone")]
+
+
+def test_frames_given_up_are_named_once_by_the_next_message() -> None:
+    """They were told as frames when they were given up, and as messages when one followed."""
+    inlet = Inlet(A)
+    inlet.data(1, (16, 1, 1))
+    inlet.receiver.extend(0, 3)
+    inlet.receiver.abandon([2], "given_up", 99, inlet.out)
+    assert inlet.receiver.blind_holes == [] and inlet.holes == []
+    inlet.data(3, (16, 3, 1))
+    assert inlet.holes == [("/a", 2, 2, "given_up")]
+    inlet.receiver.close("publisher_gone", 99, inlet.out)
+    assert inlet.receiver.blind_holes == []
 
 
 def test_hole_of_a_resync_is_reported_once_and_by_name() -> None:
@@ -220,7 +233,7 @@ def test_large_message_that_lost_a_piece_for_good_is_one_hole() -> None:
     inlet.lose([(2, 1)], [(16, 1, 1)])
     assert inlet.got == [("/a", 2)]
     assert inlet.holes == [("/a", 1, 1, "not_available")]
-    assert inlet.receiver.reassembly.budget.claimed_bytes == 0
+    assert inlet.receiver.reassembly.share.claimed_bytes == 0
 
 
 def test_message_that_can_never_fit_is_reported_and_the_next_one_comes() -> None:
@@ -241,7 +254,7 @@ def test_large_best_effort_messages_still_come_after_many_have_lost_a_piece() ->
     for place in range(3):
         assert inlet.piece(600 + place, 60, place)
     assert inlet.got == [("/a", 60)]
-    assert inlet.receiver.reassembly.budget.claimed_bytes == 0
+    assert inlet.receiver.reassembly.share.claimed_bytes == 0
 
 
 def test_best_effort_asks_for_nothing() -> None:

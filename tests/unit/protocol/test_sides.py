@@ -8,7 +8,7 @@ from hubbub.limits import MS, SECOND, SORTING_CALM, STRAIGHT_CALM
 from hubbub.message import Source
 from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery
 from hubbub.protocol.framing import Framer
-from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
@@ -160,9 +160,11 @@ def test_peer_that_dies_on_the_way_takes_its_move_with_it() -> None:
 
 def make_twins(until: int) -> tuple[Receiver, Receiver]:
     """Make a stream whose topic 16 has begun, and another that continues it."""
-    old = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), lambda _: True)
+    old = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Share(Budget(0)), lambda _: True)
     old.declare(Topic(16, RELIABLE, "/a", 1))
-    new = Receiver(RELIABLE_BESIDE, SOURCE, 1, Random(1), 0, Budget(0), lambda _: True, twin=old)
+    new = Receiver(
+        RELIABLE_BESIDE, SOURCE, 1, Random(1), 0, Share(Budget(0)), lambda _: True, twin=old
+    )
     new.follow(old, until)
     new.declare(Topic(16, RELIABLE_BESIDE, "/a", 1))
     new.carry(16)

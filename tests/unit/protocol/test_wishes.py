@@ -11,7 +11,7 @@ from hubbub.message import Source
 from hubbub.protocol.burst import NOWHERE, ChosenPipes, Pipes
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP
-from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.state import Interest
 from hubbub.protocol.ways import Ways
@@ -189,7 +189,7 @@ def test_topics_of_an_older_publisher_are_for_all_who_want_them() -> None:
     assert not incoming._asked_by(peers[newer.key])("/t/x")
     for knows_wishes, wish in ((True, ()), (False, None)):
         receiver = Receiver(
-            RELIABLE, SOURCE, 1, Random(0), 0, Budget(1), lambda name: True,
+            RELIABLE, SOURCE, 1, Random(0), 0, Share(Budget(1)), lambda name: True,
             knows_wishes=knows_wishes,
         )  # fmt: skip
         receiver.declare(Topic(16, RELIABLE, "/t/x", 1))

@@ -232,8 +232,19 @@ def churn(stage: Stage) -> None:
 @scenario
 def open_publish_close(stage: Stage) -> None:
     """Open, publish, close at 10 % loss, stalled or not: it reaches every running subscriber."""
+    _publish_once(stage, stage.host(), pauses_ns=(0, 100 * MS))
+
+
+@scenario
+def open_publish_close_busy(stage: Stage) -> None:
+    """Open, publish and close at once, where subscribers are kept from running, too."""
+    host = stage.host(stall=stage.random.uniform(0.01, 0.2), stall_ns=100 * MS)
+    _publish_once(stage, host, pauses_ns=(0, 0))
+
+
+def _publish_once(stage: Stage, host: Host, pauses_ns: tuple[int, int]) -> None:
     random, world = stage.random, stage.world
-    _, subscribing = stage.group(0, random.randint(1, 5))
+    _, subscribing = stage.group(0, random.randint(1, 5), host=host)
     world.run_for(random.choice([100, 1000]) * MS)
     stage.faults(loss=0.1)
     stalled = stage.host(stall=random.uniform(0.01, 0.3), stall_ns=random.choice([10, 100]) * MS)
@@ -242,7 +253,9 @@ def open_publish_close(stage: Stage) -> None:
     topic = node.publish_on("/t/0")
     for place in range(messages):
         world.check(node.publish(topic, b"%d" % place), "no room for the first message")
-        world.run_for(random.choice([0, random.randrange(100 * MS)]))
+        pause_ns = random.choice([0, random.randint(*pauses_ns)])
+        if pause_ns:  # Else it is closed before it has done anything.
+            world.run_for(pause_ns)
     node.close(1 * SECOND)
     closed = world.run_while(lambda: node.is_alive, 3 * SECOND)
     world.check(closed, "close() hangs")
