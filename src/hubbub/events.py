@@ -16,6 +16,13 @@ class Event(Struct, frozen=True):
     channel: str
 
 
+def _line(text: str) -> str:
+    """Write what others have worded as a part of one line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class PeerJoined(Event, frozen=True):
     """Another node is here. Replayed to listeners that come later."""
 
@@ -164,7 +171,7 @@ class CallbackFailed(Event, frozen=True):
     error: BaseException
 
     def __str__(self) -> str:
-        return f"callback failed: {self.subscription} on {self.subject}: {self.error!r}"
+        return f"callback failed: {self.subscription} on {self.subject}: {_line(repr(self.error))}"
 
 
 class PayloadRejected(Event, frozen=True):
@@ -180,7 +187,7 @@ class PayloadRejected(Event, frozen=True):
     error: str
 
     def __str__(self) -> str:
-        return f"payload rejected: {self.subscription} skipped {self.rejected}: {self.error}"
+        return f"payload rejected: {self.subscription} skipped {self.rejected}: {_line(str(self.error))}"
 
 
 class SchemaMismatch(Event, frozen=True):
@@ -193,8 +200,8 @@ class SchemaMismatch(Event, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"schema mismatch: {self.publisher} publishes {self.announced} on {self.subject},"
-            f" this subscription decodes {self.expected}"
+            f"schema mismatch: {self.publisher} publishes {_line(self.announced)} on"
+            f" {self.subject}, this subscription decodes {self.expected}"
         )
 
 
@@ -385,7 +392,7 @@ class SampleFailed(Event, frozen=True):
 
     def __str__(self) -> str:
         why = str(self.error) if isinstance(self.error, HubbubError) else repr(self.error)
-        return f"sample failed: {self.subject}: {why}"
+        return f"sample failed: {self.subject}: {_line(why)}"
 
 
 class ClockStepped(Event, frozen=True):

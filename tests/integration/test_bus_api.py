@@ -510,14 +510,23 @@ def test_listener_that_raises_hurts_no_other(caplog: pytest.LogCaptureFixture) -
     assert "a listener failed on: peer joined: peer#" in caplog.text
 
 
+class Wordy(Exception):
+    """As those of some libraries are, which list what is wrong."""
+
+    def __repr__(self) -> str:
+        return "2 errors:\n a\n b"
+
+    __str__ = __repr__
+
+
 def test_every_event_prints_as_one_line() -> None:
     source = Source("name", bytes(12), 1)
     values: dict[str, Any] = {
         "channel": "239.1.2.3:4", "peer": source, "publisher": source, "host": "h", "pid": 1,
         "address": "127.0.0.1:5", "reason": "timeout", "subject": "/a", "first": 1, "last": 2,
         "policy": "suspend", "dropped": 3, "subscription": "/a, /b", "requests": 5, "seconds": 1.5,
-        "ranges": (("/a", source, 1, 2),), "error": ValueError("x"), "rejected": 2, "version": 2,
-        "expected": "A", "announced": "B", "late_ms": 21.5, "interface": "eth0",
+        "ranges": (("/a", source, 1, 2),), "error": Wordy(), "rejected": 2, "version": 2,
+        "expected": "A", "announced": "B\n\x1b[2J", "late_ms": 21.5, "interface": "eth0",
         "subscriber": source, "schema": "Temperature", "is_reliable": False, "producer": source,
         "port": 2, "period_ms": 100.0, "slots": 3, "is_lost": True, "asked_ms": 1.0,
         "granted_ms": 10.0, "refused": 4, "skipped": 5, "by_ms": -60.0, "era": 1,

@@ -182,6 +182,7 @@ def test_logs_are_switched_at_run_time(caplog: pytest.LogCaptureFixture) -> None
         set_log("")
         wait_until(lambda: not node.channels[0].driver.journal.is_tracing_out)
         caplog.clear()
+        caplog.set_level(logging.DEBUG)  # As some applications have it.
         with place.open("another"):
             wait_until(lambda: len(node.statistics().channels[0].peers) == 1)
         assert [record for record in caplog.records if record.name.startswith("hubbub")] == []

@@ -7,6 +7,7 @@ name but a connection. Nobody else may enter the directory, and who connects is 
 
 import contextlib
 import os
+import re
 import select
 import socket
 from pathlib import Path
@@ -16,6 +17,7 @@ from hubbub.errors import LinkError
 from hubbub.wire.header import KEY_BYTES
 
 _PATH_BYTES_MAX: Final = 107
+_NAME: Final = re.compile(rf"[0-9a-f]{{16}}-[0-9a-f]{{{2 * KEY_BYTES}}}")
 
 
 def is_supported() -> bool:
@@ -56,6 +58,7 @@ class MeetingPoint:
         self._prefix = f"{domain:08x}{place:08x}-"
         self._path = self._path_of(key)
         self._listener = self._listen(calls_max)
+        self._sweep()
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when somebody connects."""
@@ -94,18 +97,22 @@ class MeetingPoint:
 
     def connect(self, key: bytes) -> socket.socket | None:
         """Connect to one of them; None: it is gone, or has no time."""
-        opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        opened.setblocking(False)
-        try:
-            opened.connect(str(self._path_of(key)))
-        except ConnectionRefusedError:  # Who listened there was killed.
-            self.remove(key)
-        except OSError:
-            pass
-        else:
-            return opened
-        opened.close()
-        return None
+        return _call(self._path_of(key))
+
+    def _sweep(self) -> None:
+        """Remove what killed nodes of other domains left, where nobody else may ever come.
+
+        Those of this domain are found when they are called. Who lives is not disturbed: the kernel
+        lists who listens, but for those in other network namespaces.
+        """
+        with contextlib.suppress(OSError):
+            listening = Path("/proc/net/unix").read_text(errors="replace")
+            for name in os.listdir(self._directory):
+                is_other = _NAME.fullmatch(name) and not name.startswith(self._prefix)
+                if is_other and name not in listening:
+                    called = _call(self._directory / name)
+                    if called is not None:
+                        called.close()
 
     def accept(self) -> socket.socket | None:
         """Take the next one who has connected to us; None: nobody else has."""
@@ -132,6 +139,23 @@ class MeetingPoint:
 
     def _path_of(self, key: bytes) -> Path:
         return self._directory / f"{self._prefix}{key.hex()}"
+
+
+def _call(path: Path) -> socket.socket | None:
+    """Connect to who listens there; None: it is gone, or has no time."""
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    opened.setblocking(False)
+    try:
+        opened.connect(str(path))
+    except ConnectionRefusedError:  # Who listened there was killed.
+        with contextlib.suppress(OSError):
+            path.unlink()
+    except OSError:
+        pass
+    else:
+        return opened
+    opened.close()
+    return None
 
 
 def _key_of(text: str) -> bytes:

@@ -12,8 +12,9 @@
     hubbub.samples       time-triggered samples that no consumer took: early, twice, late, too old
 
 All but the last are the log flags of the Java Distributor. `set_log("peers,repair")` switches some
-on and the others off, and gives them a handler if the application has configured none. A logger
-says at most LINES_PER_SECOND lines a second; what it leaves out, it counts in the next line.
+on and the others off, but for warnings, and gives them a handler if the application has configured
+none. A logger says at most LINES_PER_SECOND lines a second; what it leaves out, it counts in the
+next line.
 """
 
 import logging
@@ -63,12 +64,14 @@ def logger_of(concern: str) -> logging.Logger:
     return logging.getLogger(f"hubbub.{concern}")
 
 
-for _concern in CONCERNS:
-    logger_of(_concern).addFilter(RateLimit())
+for _name in (*CONCERNS, "events"):  # A listener that raises does so at each event.
+    logging.getLogger(f"hubbub.{_name}").addFilter(RateLimit())
 
 
 def set_log(concerns: str) -> None:
     """Switch the named loggers on (comma-separated; `all`, or empty for none) and the others off.
+
+    Those that are off still warn.
 
     hubbub.set_log("peers,repair")
     """
@@ -81,7 +84,7 @@ def set_log(concerns: str) -> None:
     if unknown:
         raise ConfigurationError(f"log={', '.join(unknown)}: choose of all, {', '.join(CONCERNS)}")
     for concern in CONCERNS:
-        logger_of(concern).setLevel(logging.DEBUG if concern in wanted else logging.NOTSET)
+        logger_of(concern).setLevel(logging.DEBUG if concern in wanted else logging.WARNING)
     if wanted and not logging.getLogger().handlers and not _root.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))

@@ -221,6 +221,22 @@ def test_who_says_nothing_is_let_go(open_link: Any, directory: Path) -> None:
             pass
 
 
+def test_socket_of_a_killed_node_of_another_domain_is_removed_and_who_lives_is_left_alone(
+    open_link: Any, directory: Path
+) -> None:
+    stale = directory / f"{DOMAIN + 1:08x}{crc32(CHANNEL.encode()):08x}-{B.hex()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(str(stale))
+    alive = open_link(C, domain=DOMAIN + 1)
+    stranger = directory / "notes-of-somebody"
+    stranger.write_text("not ours")
+    open_link(A)
+    assert not stale.exists() and stranger.exists()
+    names = [path.name for path in directory.iterdir()]
+    assert any(name.endswith(C.hex()) for name in names)
+    assert select.select([alive.fileno()], [], [], 0)[0] == []
+
+
 def test_socket_of_a_killed_node_is_removed(open_link: Any, directory: Path) -> None:
     stale = directory / f"{DOMAIN:08x}{crc32(CHANNEL.encode()):08x}-{B.hex()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:

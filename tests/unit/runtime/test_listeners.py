@@ -18,6 +18,7 @@ from hubbub.events import (
 )
 from hubbub.message import Source
 from hubbub.runtime.listeners import Listeners
+from hubbub.runtime.logs import LINES_PER_SECOND
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
 
@@ -62,6 +63,17 @@ def test_peer_that_joins_while_a_listener_comes_is_told_once() -> None:
     listeners.add(late)  # Before the event was handed to anybody.
     pool.run()
     assert early == late == [event]
+
+
+def test_listener_that_always_raises_does_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool, listeners = make()
+    listeners.add(lambda event: 1 // 0)
+    for number in range(1000):
+        listeners.emit(joined(str(number)))
+    pool.run()
+    assert 0 < len(caplog.records) <= 2 * LINES_PER_SECOND
 
 
 def test_peer_that_left_is_not_told_to_who_comes_later() -> None:
