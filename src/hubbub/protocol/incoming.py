@@ -371,10 +371,7 @@ class Incoming:
 
     def _complete(self, now: int, peer: Peer) -> None:
         endpoint = self.endpoint
-        for stated in peer.grant_replays.values():
-            carrier = peer.incoming.get(stated.stream)
-            if carrier is not None and not carrier.joins.begin(stated, carrier.way):
-                endpoint.drops["replay"] += 1
+        self._begin_replays(peer)
         if peer.granted_version == self.interest.version:
             coming = {(stated.live, stated.request) for stated in peer.grant_replays.values()}
             for receiver in peer.incoming.values():
@@ -394,6 +391,20 @@ class Incoming:
         for receiver in peer.incoming.values():
             self.report(peer, receiver)
         self._look_at_streams(now, peer)
+
+    def _begin_replays(self, peer: Peer) -> None:
+        """Take in which histories come, and what of them came already."""
+        endpoint = self.endpoint
+        for stated in peer.grant_replays.values():
+            carrier = peer.incoming.get(stated.stream)
+            if carrier is None:
+                continue
+            if not carrier.joins.begin(stated, carrier.way):
+                endpoint.drops["replay"] += 1
+            elif stated.number in carrier.held:
+                # It begins now, whichever interest this grant answers, and what overtook the
+                # grant by another link is the beginning of it.
+                carrier.release_named(endpoint.received_ns, endpoint.deliveries)
 
     def _refuse(self, peer: Peer, grant: Grant) -> None:
         status = Status(peer.key, grant.debt, grant.nonce, 0, 0, self.window_bytes, 0, 0)

@@ -23,7 +23,7 @@ from hubbub.protocol.requests import read_request, write_request
 from hubbub.protocol.state import Interest
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import WANTS, Change, Replayed, Step, Topic
-from hubbub.wire.header import DATA, GRANT, RELIABLE
+from hubbub.wire.header import CHANGE, DATA, GRANT, HEARTBEAT, HELLO, RELIABLE
 from hubbub.wire.wishes import LINKS_OF, Links, name_by
 from tests.harness import Lan, Node, lose_first
 
@@ -173,6 +173,27 @@ def test_lost_grant_of_a_history_is_repeated_though_all_frames_of_it_have_come()
     late = Latecomer(lan, lan.add(), "/a")
     lan.run(1 * SECOND)
     assert late.got == [("/a", 1, b"1"), ("/a", 2, b"2")]
+
+
+def test_history_that_overtook_a_grant_is_taken_though_that_answers_an_older_interest() -> None:
+    payloads = [b"1", bytes(2000)]  # The second one takes two frames, neither of which names it.
+    lan, publisher, _ = open_publisher(*payloads)
+    publisher.core.publish_on(lan.now, "/b")
+    (node,) = lan.open(1, "/b")
+    late = Latecomer(lan, node, "/a")
+    lan.lose = lambda sent, _: sent.kind == GRANT or sent.sequence == 2
+    lan.run(2 * MS)
+    (peer,) = node.core.peers.values()
+    (receiver,) = peer.incoming.values()
+    assert receiver.held and not late.got, "the beginning came, and nobody has named it"
+    node.core.subscribe(lan.now, "/c")
+    lan.lose = lambda sent, _: sent.sender is node or sent.kind == DATA
+    assert lan.run_until(lambda: bool(receiver.joins.replays), 1 * SECOND)
+    lan.lose = lambda sent, _: sent.kind in (CHANGE, HELLO, HEARTBEAT)
+    lan.run(200 * MS)
+    assert peer.granted_version < node.core.interest.version
+    assert [got[2] for got in late.got] == payloads
+    assert node.events_of(GapAbandoned) == []
 
 
 def test_history_that_is_gone_before_it_could_be_repaired_is_reported_and_the_rest_comes() -> None:
