@@ -34,6 +34,7 @@ from hubbub.wire.header import (
     CLASS_OF,
     CLASSES,
     DATA,
+    DECLARES,
     HEADER_BYTES,
     NAK,
     REFUSES,
@@ -196,7 +197,8 @@ class Incoming:
                 endpoint.received_ns,
                 endpoint.deliveries,
             )
-        if receiver.holes or receiver.blind_holes:
+        has_lost_names = header.flags & DECLARES and receiver.has_lost_names
+        if receiver.holes or receiver.blind_holes or has_lost_names:
             self.report(peer, receiver)
 
     def _keep_early(self, peer: Peer, header: Header, frame: bytes) -> None:

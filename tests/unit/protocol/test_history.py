@@ -11,6 +11,7 @@ import pytest
 from hubbub.events import GapAbandoned
 from hubbub.limits import HISTORY_BYTES_MAX, HISTORY_MESSAGES_MAX, MS, REPLAYS_PER_PEER_MAX, SECOND
 from hubbub.message import Source
+from hubbub.protocol.burst import FarPipes
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import MULTICAST, TCP, Delivery
 from hubbub.protocol.history import History
@@ -23,7 +24,7 @@ from hubbub.protocol.requests import read_request, write_request
 from hubbub.protocol.state import Interest
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import WANTS, Change, Replayed, Step, Topic
-from hubbub.wire.header import CHANGE, DATA, GRANT, HEARTBEAT, HELLO, RELIABLE
+from hubbub.wire.header import CHANGE, DATA, GRANT, HEARTBEAT, HELLO, KIND_OFFSET, RELIABLE
 from hubbub.wire.wishes import LINKS_OF, Links, name_by
 from tests.harness import Lan, Node, lose_first
 
@@ -140,6 +141,47 @@ def test_topic_of_which_only_the_grant_tells_may_have_history(is_granted: bool) 
     receiver.declare(Topic(16, RELIABLE, "/a", 9), is_granted=is_granted)
     assert bool(receiver.joins.pending) is is_granted
     assert bool(receiver.joins.ready) is not is_granted, "a frame names what begins with it"
+
+
+def carry(lan: Lan, sender: Node, target: Node, first: int = DATA) -> None:
+    """Carry all that a node sends by TCP, frames of one kind before the others."""
+    frames: list[bytes] = []
+    while (burst := sender.core.next_burst(lan.now)) is not None:
+        if isinstance(burst.destination, FarPipes):
+            frames.append(b"".join(burst.buffers))
+    for frame in sorted(frames, key=lambda one: one[KIND_OFFSET] != first):
+        target.core.receive(lan.now, frame, 0, FarPipes((sender.key,)))
+    target.drain(lan.now)
+    sender.drain(lan.now)
+
+
+@pytest.mark.parametrize("is_published_meanwhile", [True, False])
+def test_history_is_waited_for_though_frames_overtake_the_grant_that_a_link_caused(
+    is_published_meanwhile: bool,
+) -> None:
+    lan = Lan(2)
+    publisher, node = lan.nodes
+    late, core = Latecomer(lan, node, "/a/..."), publisher.core
+    there = core.publish_on(lan.now, "/a/there", links=(TCP,))
+    lan.run(100 * MS)
+    core.open_pipe(lan.now, node.key, link=TCP)
+    framer = core.outgoing.sender_of(there).framer
+    framer.add(there, b"0", lan.now)
+    carry(lan, publisher, node, GRANT)
+    core.close_pipe(lan.now, node.key, is_dead=False, link=TCP)
+    topic = core.publish_on(lan.now, "/a/later", links=(TCP,), history=9)
+    lan.publish(publisher, topic, b"1", b"2")
+    lan.run(100 * MS)
+    assert topic.number not in core.peers[node.key].debt.owed, "no link leads there"
+    core.open_pipe(lan.now, node.key, link=TCP)
+    if is_published_meanwhile:
+        framer.add(topic, b"3", lan.now)
+    for _ in range(10):
+        carry(lan, publisher, node)
+        lan.run(20 * MS)
+    numbers = (1, 2, 3) if is_published_meanwhile else (1, 2)
+    assert late.got[1:] == [("/a/later", number, b"%d" % number) for number in numbers]
+    assert node.events_of(GapAbandoned) == []
 
 
 def test_history_is_served_once_a_request_and_owed_no_longer_than_needed() -> None:
