@@ -11,7 +11,6 @@ import pytest
 from hubbub.events import GapAbandoned
 from hubbub.limits import HISTORY_BYTES_MAX, HISTORY_MESSAGES_MAX, MS, REPLAYS_PER_PEER_MAX, SECOND
 from hubbub.message import Source
-from hubbub.protocol.burst import FarPipes
 from hubbub.protocol.declared import Declared
 from hubbub.protocol.delivery import MULTICAST, TCP, Delivery
 from hubbub.protocol.history import History
@@ -24,9 +23,9 @@ from hubbub.protocol.requests import read_request, write_request
 from hubbub.protocol.state import Interest
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import WANTS, Change, Replayed, Step, Topic
-from hubbub.wire.header import CHANGE, DATA, GRANT, HEARTBEAT, HELLO, KIND_OFFSET, RELIABLE
+from hubbub.wire.header import CHANGE, DATA, GRANT, HEARTBEAT, HELLO, RELIABLE
 from hubbub.wire.wishes import LINKS_OF, Links, name_by
-from tests.harness import Lan, Node, lose_first
+from tests.harness import Lan, Node, carry, lose_first
 
 SOURCE = Source("n", bytes(12), 1)
 
@@ -141,18 +140,6 @@ def test_topic_of_which_only_the_grant_tells_may_have_history(is_granted: bool) 
     receiver.declare(Topic(16, RELIABLE, "/a", 9), is_granted=is_granted)
     assert bool(receiver.joins.pending) is is_granted
     assert bool(receiver.joins.ready) is not is_granted, "a frame names what begins with it"
-
-
-def carry(lan: Lan, sender: Node, target: Node, first: int = DATA) -> None:
-    """Carry all that a node sends by TCP, frames of one kind before the others."""
-    frames: list[bytes] = []
-    while (burst := sender.core.next_burst(lan.now)) is not None:
-        if isinstance(burst.destination, FarPipes):
-            frames.append(b"".join(burst.buffers))
-    for frame in sorted(frames, key=lambda one: one[KIND_OFFSET] != first):
-        target.core.receive(lan.now, frame, 0, FarPipes((sender.key,)))
-    target.drain(lan.now)
-    sender.drain(lan.now)
 
 
 @pytest.mark.parametrize("is_published_meanwhile", [True, False])
