@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hubbub.events import Event
 from hubbub.limits import MS, US
-from hubbub.protocol.burst import Address
+from hubbub.protocol.burst import Address, FarPipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import Handover
 from hubbub.protocol.endpoint import Identity
@@ -239,6 +239,18 @@ class Lan:
             for datagram in self.sent
             if datagram.kind == kind and sender in (None, datagram.sender)
         ]
+
+
+def carry(lan: Lan, sender: Node, target: Node, first: int = header.DATA) -> None:
+    """Carry what a node sends to another by TCP now, frames of one kind before the others."""
+    frames: list[bytes] = []
+    while (burst := sender.core.next_burst(lan.now)) is not None:
+        if isinstance(burst.destination, FarPipes) and target.key in burst.destination:
+            frames.append(b"".join(burst.buffers))
+    for frame in sorted(frames, key=lambda one: one[header.KIND_OFFSET] != first):
+        target.core.receive(lan.now, frame, 0, FarPipes((sender.key,)))
+    target.drain(lan.now)
+    sender.drain(lan.now)
 
 
 def lose_share(random: Random, share: float) -> Lose:

@@ -172,11 +172,24 @@ class Grants:
         for peer in [one for one in peers if one.debt.unserved]:
             wanted = {number for number, topic in self.topics.items() if self._is_for(topic, peer)}
             if wanted - peer.debt.owed.keys():
-                self.reconsider(now, peer)
-                if peer.is_present:
-                    # It asked for nothing just now: a frame that names a topic before the grant
-                    # does would be taken for the beginning of it, and its history not waited for.
-                    self.resend(now, peer)
+                self._serve_by_links(now, peer)
+
+    def _serve_by_links(self, now: int, peer: Peer) -> None:
+        """Grant what a link has made possible; the peer asked for nothing just now.
+
+        So it waits for no grant, and would drop what overtakes it: on streams that it gets already
+        each topic is named before anything of it is framed.
+        """
+        debt, streams = peer.debt, set(self.from_frames.get(peer.key, ()))
+        before = set(debt.owed)
+        self.reconsider(now, peer)
+        for number in [number for number in debt.owed if number not in before]:
+            stream = debt.placed[number][-1]
+            if stream in streams:
+                declared = self.topics[number].declare(stream, debt.owed[number])
+                self.senders[stream].name(now, declared, peer.index)
+        if peer.is_present:
+            self.resend(now, peer)
 
     def end_topic(self, topic: OutgoingTopic, peers: Iterable[Peer]) -> None:
         """Stop owing a topic that is no longer published."""

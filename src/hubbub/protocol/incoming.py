@@ -34,6 +34,7 @@ from hubbub.wire.header import (
     CLASS_OF,
     CLASSES,
     DATA,
+    DECLARES,
     HEADER_BYTES,
     NAK,
     REFUSES,
@@ -196,7 +197,8 @@ class Incoming:
                 endpoint.received_ns,
                 endpoint.deliveries,
             )
-        if receiver.holes or receiver.blind_holes:
+        has_lost_names = header.flags & DECLARES and receiver.has_lost_names
+        if receiver.holes or receiver.blind_holes or has_lost_names:
             self.report(peer, receiver)
 
     def _keep_early(self, peer: Peer, header: Header, frame: bytes) -> None:
@@ -377,10 +379,7 @@ class Incoming:
 
     def _complete(self, now: int, peer: Peer) -> None:
         endpoint = self.endpoint
-        for stated in peer.grant_replays.values():
-            carrier = peer.incoming.get(stated.stream)
-            if carrier is not None and not carrier.joins.begin(stated, carrier.way):
-                endpoint.drops["replay"] += 1
+        self._begin_replays(peer)
         if peer.granted_version == self.interest.version:
             coming = {(stated.live, stated.request) for stated in peer.grant_replays.values()}
             for receiver in peer.incoming.values():
@@ -400,6 +399,20 @@ class Incoming:
         for receiver in peer.incoming.values():
             self.report(peer, receiver)
         self._look_at_streams(now, peer)
+
+    def _begin_replays(self, peer: Peer) -> None:
+        """Take in which histories come, and what of them came already."""
+        endpoint = self.endpoint
+        for stated in peer.grant_replays.values():
+            carrier = peer.incoming.get(stated.stream)
+            if carrier is None:
+                continue
+            if not carrier.joins.begin(stated, carrier.way):
+                endpoint.drops["replay"] += 1
+            elif stated.number in carrier.held:
+                # It begins now, whichever interest this grant answers, and what overtook the
+                # grant by another link is the beginning of it.
+                carrier.release_named(endpoint.received_ns, endpoint.deliveries)
 
     def _refuse(self, peer: Peer, grant: Grant) -> None:
         status = Status(peer.key, grant.debt, grant.nonce, 0, 0, self.window_bytes, 0, 0)

@@ -36,7 +36,7 @@ from hubbub.wire import batch, train
 from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, KEY_BYTES, REFERS
-from hubbub.wire.wishes import ALL_RELIABLES, decode_links, name_by
+from hubbub.wire.wishes import ALL_RELIABLES, LINKS_OF, decode_links, name_by
 
 _UNCOMMON: Final = DECLARES | REFERS
 
@@ -389,19 +389,33 @@ class Receiver:
         if topics is None:
             return False
         for topic in topics:
+            if self._may_have_history(topic):
+                self._lose_names()
             self.declare(topic, is_owed=not self.is_awaiting_grant)
             if self.is_awaiting_grant and topic.number in self.topics:
                 # We may not have been counted in yet: only the grant can say from where on.
                 self.declared_firsts[topic.number] = topic.first
         return True
 
+    def _may_have_history(self, declared: Topic) -> bool:
+        """Tell whether a topic that a frame names was there before, and its history is asked for.
+
+        A link has just brought it then, and the grant that tells is on its way, or was lost.
+        """
+        is_known = self.is_awaiting_grant or declared.number in self.topics
+        if is_known or self.stream not in LINKS_OF or declared.first <= 1:
+            return False
+        name = name_by(declared.subject, decode_links(declared.links))
+        return self.is_wanted(name) and bool([*self.joins.asks(name)])
+
     def declare(self, declared: Topic, *, is_owed: bool = True, is_granted: bool = False) -> None:
         """Learn a topic's name and where it starts for us; what cannot be a topic is left out.
 
-        One that a frame names begins there. A grant may name one that was there before, which no
-        link led to us, so it is the grant that says whether history comes.
+        One that a frame names begins there, unless we have begun: then it was for others. A grant
+        may name one that was there before, which no link led to us, so it is the grant that says
+        whether history comes.
         """
-        topic = self.topics.get(declared.number)
+        topic = known = self.topics.get(declared.number)
         if topic is None or topic.subject != declared.subject:
             is_sound = is_subject(declared.subject) and (
                 not declared.hops or len(declared.origin) == KEY_BYTES
@@ -420,7 +434,8 @@ class Receiver:
                 is_back = topic.expected is not None
                 is_new = not (is_granted or self.is_awaiting_grant)
                 self.joins.meet(topic, is_new=is_new, is_back=is_back)
-        if topic.is_wanted and is_owed:
+        has_begun = topic is known and topic.expected is not None
+        if topic.is_wanted and is_owed and (is_granted or not has_begun):
             topic.start(declared.first)
 
     def _make_topic(self, declared: Topic) -> IncomingTopic:

@@ -19,7 +19,7 @@ from hubbub.limits import (
     US,
     WINDOW_BYTES,
 )
-from hubbub.protocol.audience import ANYBODY, Audience, unite
+from hubbub.protocol.audience import ANYBODY, Audience, Roll, unite
 from hubbub.protocol.burst import NOWHERE, Address, Burst, Pipes
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
@@ -31,14 +31,16 @@ from hubbub.wire.batch import (
     SINGLE_BYTES,
     Run,
     decode_runs,
+    encode,
     encode_single,
     read_runs,
     read_segment_run,
 )
-from hubbub.wire.control import RANGE_BYTES, Range, to_ranges
+from hubbub.wire.control import RANGE_BYTES, Range, Topic, encode_declarations, to_ranges
 from hubbub.wire.header import (
     ASK,
     DATA,
+    DECLARES,
     HEADER_BYTES,
     REFERS,
     REPAIR,
@@ -112,6 +114,7 @@ class Sender:
         self.referred: dict[int, Pipes] = {}
         self._was_repair = False
         self.oversized: Numbered | None = None
+        self.naming: list[Numbered] = []  # Frames that name topics to whom a link leads by now.
         self.tail_ns: int | None = None
         self._tail_interval_ns = TAIL_HEARTBEAT
         self._tail_ceiling_ns = TAIL_HEARTBEAT_CEILING
@@ -211,13 +214,25 @@ class Sender:
 
     def _fresh_burst(self, now: int, received_ns: int) -> Burst | None:
         framer = self.framer
-        if self.is_held or not (framer.is_ready(now) or self.oversized):
+        if self.is_held or not (framer.is_ready(now) or self.oversized or self.naming):
             return None
+        if self.naming:
+            return self._emit(now, [self.naming.pop(0)], 0, framer.destination)
         if self.oversized is not None:
             frame, self.oversized = self.oversized, None
             frame = _asking(frame) if self.is_awaited else frame
             return self._emit(now, [frame], 0, framer.destination)
         return self._train(now) or self._burst_of_frames(now, received_ns)
+
+    def name(self, now: int, declared: Topic, index: int) -> None:
+        """Name a topic to one receiver of the stream, before anything that it gets of it.
+
+        A grant alone may be overtaken by frames on another link, and what has no name is dropped.
+        """
+        roll = Roll()
+        roll.add(index)
+        body = encode([], [], [], encode_declarations([declared]))
+        self.naming.append(self._number(now, body, DECLARES, roll.audience()))
 
     def _burst_of_frames(self, now: int, received_ns: int) -> Burst | None:
         framer = self.framer

@@ -23,9 +23,9 @@ from hubbub.protocol.requests import read_request, write_request
 from hubbub.protocol.state import Interest
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic, ReplayedTopic, Way
 from hubbub.wire.control import WANTS, Change, Replayed, Step, Topic
-from hubbub.wire.header import DATA, GRANT, RELIABLE
+from hubbub.wire.header import CHANGE, DATA, GRANT, HEARTBEAT, HELLO, RELIABLE
 from hubbub.wire.wishes import LINKS_OF, Links, name_by
-from tests.harness import Lan, Node, lose_first
+from tests.harness import Lan, Node, carry, lose_first
 
 SOURCE = Source("n", bytes(12), 1)
 
@@ -149,6 +149,35 @@ def test_topic_of_which_only_the_grant_tells_may_have_history(is_granted: bool) 
     assert bool(receiver.joins.ready) is not is_granted, "a frame names what begins with it"
 
 
+@pytest.mark.parametrize("is_published_meanwhile", [True, False])
+def test_history_is_waited_for_though_frames_overtake_the_grant_that_a_link_caused(
+    is_published_meanwhile: bool,
+) -> None:
+    lan = Lan(2)
+    publisher, node = lan.nodes
+    late, core = Latecomer(lan, node, "/a/..."), publisher.core
+    there = core.publish_on(lan.now, "/a/there", links=(TCP,))
+    lan.run(100 * MS)
+    core.open_pipe(lan.now, node.key, link=TCP)
+    framer = core.outgoing.sender_of(there).framer
+    framer.add(there, b"0", lan.now)
+    carry(lan, publisher, node, GRANT)
+    core.close_pipe(lan.now, node.key, is_dead=False, link=TCP)
+    topic = core.publish_on(lan.now, "/a/later", links=(TCP,), history=9)
+    lan.publish(publisher, topic, b"1", b"2")
+    lan.run(100 * MS)
+    assert topic.number not in core.peers[node.key].debt.owed, "no link leads there"
+    core.open_pipe(lan.now, node.key, link=TCP)
+    if is_published_meanwhile:
+        framer.add(topic, b"3", lan.now)
+    for _ in range(10):
+        carry(lan, publisher, node)
+        lan.run(20 * MS)
+    numbers = (1, 2, 3) if is_published_meanwhile else (1, 2)
+    assert late.got[1:] == [("/a/later", number, b"%d" % number) for number in numbers]
+    assert node.events_of(GapAbandoned) == []
+
+
 def test_history_is_served_once_a_request_and_owed_no_longer_than_needed() -> None:
     lan, publisher, topic = open_publisher(b"1")
     late = Latecomer(lan, lan.add(), "/a")
@@ -180,6 +209,27 @@ def test_lost_grant_of_a_history_is_repeated_though_all_frames_of_it_have_come()
     late = Latecomer(lan, lan.add(), "/a")
     lan.run(1 * SECOND)
     assert late.got == [("/a", 1, b"1"), ("/a", 2, b"2")]
+
+
+def test_history_that_overtook_a_grant_is_taken_though_that_answers_an_older_interest() -> None:
+    payloads = [b"1", bytes(2000)]  # The second one takes two frames, neither of which names it.
+    lan, publisher, _ = open_publisher(*payloads)
+    publisher.core.publish_on(lan.now, "/b")
+    (node,) = lan.open(1, "/b")
+    late = Latecomer(lan, node, "/a")
+    lan.lose = lambda sent, _: sent.kind == GRANT or sent.sequence == 2
+    lan.run(2 * MS)
+    (peer,) = node.core.peers.values()
+    (receiver,) = peer.incoming.values()
+    assert receiver.held and not late.got, "the beginning came, and nobody has named it"
+    node.core.subscribe(lan.now, "/c")
+    lan.lose = lambda sent, _: sent.sender is node or sent.kind == DATA
+    assert lan.run_until(lambda: bool(receiver.joins.replays), 1 * SECOND)
+    lan.lose = lambda sent, _: sent.kind in (CHANGE, HELLO, HEARTBEAT)
+    lan.run(200 * MS)
+    assert peer.granted_version < node.core.interest.version
+    assert [got[2] for got in late.got] == payloads
+    assert node.events_of(GapAbandoned) == []
 
 
 def test_history_that_is_gone_before_it_could_be_repaired_is_reported_and_the_rest_comes() -> None:

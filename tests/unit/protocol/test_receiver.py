@@ -63,6 +63,15 @@ def test_frames_with_runs_of_several_topics_are_taken_apart() -> None:
     assert inlet.got == [("/a", 1), ("/a", 2), ("/b", 1), ("/a", 3)]
 
 
+def test_frame_that_names_a_topic_to_a_newcomer_moves_nobody_else_on() -> None:
+    inlet = Inlet(A)
+    named = encode_declarations([Topic(16, RELIABLE, "/a", 3)])
+    inlet.data(2, flags=DECLARES, declares=named)
+    inlet.data(1, (16, 1, 2))
+    inlet.data(3, (16, 3, 1))
+    assert inlet.got == [("/a", 1), ("/a", 2), ("/a", 3)] and inlet.holes == []
+
+
 def test_hole_in_one_topic_does_not_hold_up_another() -> None:
     inlet = Inlet(A, B)
     inlet.data(1, (16, 1, 1))

@@ -18,7 +18,7 @@ from hubbub.protocol.ways import Ways
 from hubbub.wire.control import WANTS, WANTS_NO_MORE, Change, Step, Topic
 from hubbub.wire.header import GRANT, KIND_OFFSET, RELIABLE
 from hubbub.wire.wishes import LINKS_OF, Links, encode_links
-from tests.harness import Lan, Node
+from tests.harness import Lan, Node, carry
 
 BY_TCP = f"@{encode_links([TCP])} /a"
 BY_GROUP = f"@{encode_links([MULTICAST])} /a"
@@ -213,6 +213,32 @@ def test_whom_a_link_leads_to_after_the_last_message_is_owed_what_is_next() -> N
     assert debt.owed == {topic.number: 3} and topic.receivers == 1
     kinds = [read_kind(burst.buffers) for burst in publisher.core.endpoint.control]
     assert GRANT in kinds, "it is told before anything can be published to it"
+
+
+def test_message_that_overtakes_the_grant_which_a_link_caused_is_not_dropped() -> None:
+    lan = Lan(3)
+    publisher, node, other = lan.nodes
+    core = publisher.core
+    there, later = (core.publish_on(lan.now, name, links=(TCP,)) for name in ("/a", "/b"))
+    node.core.subscribe(lan.now, "/a")
+    other.core.subscribe(lan.now, "/b")
+    lan.run(100 * MS)
+    for one in (node, other):
+        core.open_pipe(lan.now, one.key, link=TCP)
+    framer = core.outgoing.sender_of(there).framer
+    framer.add(there, b"1", lan.now)
+    framer.add(later, b"1", lan.now)
+    carry(lan, publisher, node, GRANT)
+    core.close_pipe(lan.now, node.key, is_dead=False, link=TCP)
+    node.core.subscribe(lan.now, "/b")
+    lan.run(100 * MS)
+    core.open_pipe(lan.now, node.key, link=TCP)
+    assert later.is_declared and later.receivers == 2, "no frame for all names it any more"
+    framer.add(later, b"2", lan.now)
+    carry(lan, publisher, node)
+    assert node.payloads("/b") == [b"2"]
+    receiver = node.core.peers[publisher.key].incoming[later.stream]
+    assert not receiver.has_lost_names, "nobody asked for a history that could be missed"
 
 
 def test_second_publisher_must_insist_on_the_same_links() -> None:
