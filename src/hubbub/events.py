@@ -187,7 +187,8 @@ class PayloadRejected(Event, frozen=True):
     error: str
 
     def __str__(self) -> str:
-        return f"payload rejected: {self.subscription} skipped {self.rejected}: {_line(str(self.error))}"
+        why = _line(str(self.error))
+        return f"payload rejected: {self.subscription} skipped {self.rejected}: {why}"
 
 
 class SchemaMismatch(Event, frozen=True):

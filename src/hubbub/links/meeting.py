@@ -103,13 +103,13 @@ class MeetingPoint:
         """Remove what killed nodes of other domains left, where nobody else may ever come.
 
         Those of this domain are found when they are called. Who lives is not disturbed: the kernel
-        lists who listens, but for those in other network namespaces.
+        lists who listens, by the name that it had before, but for those in other network namespaces.
         """
         with contextlib.suppress(OSError):
             listening = Path("/proc/net/unix").read_text(errors="replace")
             for name in os.listdir(self._directory):
                 is_other = _NAME.fullmatch(name) and not name.startswith(self._prefix)
-                if is_other and name not in listening:
+                if is_other and name.partition("-")[2] not in listening:
                     called = _call(self._directory / name)
                     if called is not None:
                         called.close()
