@@ -103,7 +103,7 @@ class MeetingPoint:
         """Remove what killed nodes of other domains left, where nobody else may ever come.
 
         Those of this domain are found when they are called. Who lives is not disturbed: the kernel
-        lists who listens, by the name that it had before, but for those in other network namespaces.
+        lists who listens, by the first name of its socket, if not in another network namespace.
         """
         with contextlib.suppress(OSError):
             listening = Path("/proc/net/unix").read_text(errors="replace")
