@@ -38,7 +38,7 @@ def sequences_begin_anew(sound: Method) -> Method:
     return begin
 
 
-@bug(Places, "find", "gateway_restarts", seed=7)
+@bug(Places, "find", "gateway_restarts", seed=10)
 def place_of_each_gateway_apart(sound: Method) -> Method:
     """Forget how far we were when another gateway takes over."""
     return lambda self, origin, subject: Place()
@@ -124,7 +124,7 @@ def all_ports_open(sound: Method) -> Method:
     return settle
 
 
-@bug(Tree, "settle", "gateway_parallel", seed=2)
+@bug(Tree, "settle", "gateway_parallel", seed=5)
 def dead_gateways_believed(sound: Method) -> Method:
     """Take what a gateway said once for true for ever."""
 
@@ -137,7 +137,7 @@ def dead_gateways_believed(sound: Method) -> Method:
     return settle
 
 
-@bug(Tree, "settle", "gateway_returns", seed=7)
+@bug(Tree, "settle", "gateway_returns", seed=8)
 def newcomer_takes_over_at_once(sound: Method) -> Method:
     """Pass on from the first moment, before anything was heard that would have to be."""
 
@@ -148,7 +148,7 @@ def newcomer_takes_over_at_once(sound: Method) -> Method:
     return settle
 
 
-@bug(Kept, "put", "gateway_parallel", seed=2)
+@bug(Kept, "put", "gateway_parallel", seed=5)
 def nothing_kept_for_a_failure(sound: Method) -> Method:
     """Stand by without remembering anything."""
     return lambda self, run: None

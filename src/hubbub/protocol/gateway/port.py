@@ -18,12 +18,14 @@ from hubbub.limits import (
     PORT_DEPTH_BYTES,
     PORT_KEPT,
     RELAYED_SUBJECT_BYTES_MAX,
+    WISH_LINGER,
 )
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import CELLS, Framer
 from hubbub.protocol.gateway.remap import Remap
 from hubbub.protocol.gateway.waiting import Kept, Run, Waiting
+from hubbub.protocol.peers import Peer
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.subjects import Matcher, overlap
 from hubbub.wire.gateways import Beacon, encode_beacon
@@ -65,6 +67,8 @@ class Port:
         self.is_open = True  # Else another gateway passes on to here.
         self.is_standby = False  # Then what it passes on is remembered, in case that it fails.
         self.patterns: frozenset[str] = frozenset()  # What nodes here want.
+        self._here: frozenset[str] = frozenset()  # The same, as they call it,
+        self._until_ns: dict[str, int] = {}  # and until when what only the ignored want lingers.
         self.asked: set[str] = set()  # What we want here, for nodes elsewhere.
         self.passed: dict[Name, Passed] = {}
         self._ended: list[Passed] = []  # Nobody wants them any more, but not all has arrived.
@@ -162,11 +166,10 @@ class Port:
 
     def look(self, now: int, ignored: Collection[bytes] = ()) -> bool:
         """Look again what nodes here want, some gateways apart; True: that has changed."""
-        known = [one for one in self.core.membership.known_peers() if one.key not in ignored]
-        if not self.is_listening:
-            known = []
-        wanted = {one for peer in known for one in peer.declared.sound_patterns()}
-        patterns = frozenset(filter(self.lets, wanted))
+        known = self.core.membership.known_peers() if self.is_listening else []
+        wanted = _wishes(one for one in known if one.key not in ignored)
+        lingering = self._linger(now, _wishes(one for one in known if one.key in ignored) - wanted)
+        self._here = patterns = frozenset(filter(self.lets, wanted | lingering))
         if self.remap is not None:
             patterns = frozenset(chain.from_iterable(map(self.remap.out.patterns, patterns)))
         if patterns == self.patterns:
@@ -180,6 +183,16 @@ class Port:
             self._end(name)
         self._bury(now)
         return True
+
+    def _linger(self, now: int, wanted: set[str]) -> set[str]:
+        """Choose of what only ignored gateways want what is wanted for a while yet.
+
+        One that counted before may be ignored by mistake, because beacons were lost. To withdraw
+        its wishes and have them back costs what is published meanwhile, and nobody could tell.
+        """
+        until_ns = self._until_ns
+        self._until_ns = {one: until_ns.get(one, now + WISH_LINGER) for one in wanted & self._here}
+        return {one for one, end_ns in self._until_ns.items() if now < end_ns}
 
     def called_here(self, patterns: Iterable[str]) -> frozenset[str]:
         """Say by which patterns we have what others want, as far as it may leave."""
@@ -319,6 +332,10 @@ class Port:
             if other is not None:
                 core.state.publish(other)
             core.announce_topic(now, topic)
+
+
+def _wishes(peers: Iterable[Peer]) -> set[str]:
+    return {one for peer in peers for one in peer.declared.sound_patterns()}
 
 
 def _key_of(topic: IncomingTopic) -> bytes:

@@ -85,7 +85,8 @@ class Relay:
                 self._call(port, port.open if is_open else port.close)
             port.is_standby = self.tree.is_standby
             self._call(port, partial(port.tell, beacon=self.tree.beacon(place)))
-        self.beacon_ns = now + (TREE_LISTEN if self.tree.is_listening else BEACON_INTERVAL)
+        if now >= self.beacon_ns:  # What changes is told besides, and puts nothing off.
+            self.beacon_ns = now + (TREE_LISTEN if self.tree.is_listening else BEACON_INTERVAL)
 
     def _is_present(self, place: int, key: bytes) -> bool:
         peer = self.ports[place].core.peers.get(key)
