@@ -66,16 +66,21 @@ class Relay:
         """Look again which ports pass on and what is wanted where, and ask for it elsewhere."""
         self._settle(now)
         for place, port in enumerate(self.ports):
-            self._call(port, partial(port.look, ignored=self.tree.ignored(place)))
+            ignored, kept = self.tree.ignored(place), self.tree.standing_by(place)
+            self._call(port, partial(port.look, ignored=ignored, kept=kept))
         for port in self.ports:
-            others = (one.patterns for one in self.ports if one is not port and port.is_listening)
-            wanted = port.called_here(chain.from_iterable(others))
-            if wanted != port.asked:
-                self._call(port, partial(port.ask, patterns=wanted))
+            others = [one for one in self.ports if one is not port and port.is_listening]
+            real = port.called_here(chain.from_iterable(one.patterns for one in others))
+            reserve = port.called_here(chain.from_iterable(one.reserve for one in others))
+            wanted, marked = real | reserve, reserve - real
+            if (wanted, marked) != (port.asked, port.marked):
+                self._call(port, partial(port.ask, patterns=wanted, marked=marked))
 
     def _settle(self, now: int) -> None:
         while self._beacons:
             self.tree.hear(*self._beacons.popleft())
+        for place, port in enumerate(self.ports):
+            self.tree.forget(place, port.core.peers)
         is_changed = self.tree.settle(now, self._is_present)
         if not is_changed and now < self.beacon_ns:
             return
