@@ -73,14 +73,19 @@ class SimulatedGateway:
     """A gateway, and the model of the shell around it."""
 
     def __init__(
-        self, lans: "Lans", places: tuple[int, ...], host: Host | None, urgent: tuple[str, ...] = ()
-    ) -> None:
+        self, lans: "Lans", places: tuple[int, ...], host: Host | None,
+        urgent: tuple[str, ...] = (), before: "SimulatedGateway | None" = None,
+    ) -> None:  # fmt: skip
         self.world = lans.stage.world
         self.lans = lans
         self.places = places
         self.host = host
         self.is_alive = True
-        self.nodes = [lans.open(PortNode, lan, host) for lan in places]
+        indices = [None] * len(places) if before is None else [one.index for one in before.nodes]
+        self.nodes: list[PortNode] = [
+            lans.open(PortNode, lan, host, index)
+            for lan, index in zip(places, indices, strict=True)
+        ]
         self.ports = [
             Port(str(lan), node.core, urgent=urgent)
             for lan, node in zip(places, self.nodes, strict=True)
@@ -157,8 +162,9 @@ class SimulatedGateway:
             node.crash()
 
     def restart(self) -> "SimulatedGateway":
-        """Begin anew, as other nodes with nothing in memory."""
-        return self.lans.gateway(*self.places, host=self.host)
+        """Begin anew with nothing in memory, as other nodes or, with fixed ids, as the same."""
+        before = self if self.world.chance(0.5) else None
+        return self.lans.gateway(*self.places, host=self.host, before=before)
 
 
 class Lans:
@@ -170,12 +176,14 @@ class Lans:
         self.networks = [stage.network, *(Network(stage.world) for _ in range(count - 1))]
         self.gateways: list[SimulatedGateway] = []
 
-    def open(self, kind: type[SimulatedNode], lan: int, host: Host | None) -> Any:
-        """Open a node on a LAN."""
+    def open(
+        self, kind: type[SimulatedNode], lan: int, host: Host | None, index: int | None = None
+    ) -> Any:
+        """Open a node on a LAN; with an index it is another life of that one."""
         stage = self.stage
         stage.network = self.networks[lan]
         try:
-            return stage.node(host, kind=kind)
+            return stage.node(host, index, kind)
         finally:
             stage.network = self.networks[0]
 
@@ -185,10 +193,11 @@ class Lans:
         return node
 
     def gateway(
-        self, *lans: int, host: Host | None = None, urgent: tuple[str, ...] = ()
-    ) -> SimulatedGateway:
-        """Open a gateway between LANs."""
-        gateway = SimulatedGateway(self, lans, host, urgent)
+        self, *lans: int, host: Host | None = None, urgent: tuple[str, ...] = (),
+        before: SimulatedGateway | None = None,
+    ) -> SimulatedGateway:  # fmt: skip
+        """Open a gateway between LANs, or another life of one."""
+        gateway = SimulatedGateway(self, lans, host, urgent, before)
         self.gateways.append(gateway)
         return gateway
 
