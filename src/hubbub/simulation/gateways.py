@@ -19,6 +19,7 @@ from hubbub.limits import (
     TREE_LISTEN,
     US,
 )
+from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.port import Port
 from hubbub.protocol.gateway.relay import Relay
@@ -28,6 +29,7 @@ from hubbub.simulation.checkers import Ledger, Publication
 from hubbub.simulation.network import Faults, Network
 from hubbub.simulation.node import Host, SimulatedNode
 from hubbub.simulation.stage import SETTLE_NS, Stage
+from hubbub.simulation.world import World
 
 _LOOK_NS: Final = 20 * US
 _PUMP_NS: Final = 1 * MS
@@ -39,8 +41,23 @@ class FarLedger(Ledger):
 
     may_gateways_miss = False  # What comes to them by another way is no loss.
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._dead_ports: set[Source] = set()
+
+    def removed(self, node: SimulatedNode) -> None:
+        """Stop expecting anything of a node."""
+        super().removed(node)
+        if isinstance(node, PortNode):
+            self._dead_ports.add(node.source)
+
     def _take_gap(self, node: SimulatedNode, gap: GapAbandoned) -> None:
-        if not (self.may_gateways_miss and isinstance(node, PortNode)):
+        if self.may_gateways_miss and isinstance(node, PortNode):
+            return
+        # What was in a frame of a gateway that died nobody can say. If another gateway brought it,
+        # nothing is lost; if not, sequences of the origin are missing, which is a gap of its own.
+        is_of_dead = gap.subject is None and gap.publisher in self._dead_ports
+        if self.are_gaps_allowed or not is_of_dead:
             super()._take_gap(node, gap)
 
     def debts(self) -> Iterator[tuple[Publication, SimulatedNode, int | None]]:
