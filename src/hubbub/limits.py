@@ -398,9 +398,11 @@ ROUTE_AGE: Final = 10 * SECOND  # A node that is silent for so long may be behin
 ORIGIN_NAME_BYTES_MAX: Final = 64  # Of its name, as gateways tell it.
 RELAYED_SUBJECT_BYTES_MAX: Final = 768  # A declaration with an origin must fit the smallest frame.
 PLACES_MAX: Final = 65_536  # Topics of origins elsewhere whose sequence is remembered.
-BEACON_INTERVAL: Final = 500 * MS
-BEACON_TIMEOUT: Final = 1600 * MS  # Three beacons that were lost.
-TREE_LISTEN: Final = 200 * MS  # So often a gateway looks around.
+TREE_LISTEN: Final = 200 * MS  # So often a gateway looks around,
+BEACON_INTERVAL: Final = 2 * TREE_LISTEN  # and every other time it tells where it is.
+BEACON_TIMEOUT: Final = 4 * BEACON_INTERVAL  # Three beacons may be lost in a row.
+# A gateway that stands by because of beacons that were lost passes on again by then.
+WISH_LINGER: Final = 2 * BEACON_INTERVAL
 TREE_ALONE: Final = 3 * TREE_LISTEN  # After so long it passes on, if there is no other gateway;
 # else after so long: it has heard what it takes over by then, and who stands by for another that
 # died just before has taken over from that one.

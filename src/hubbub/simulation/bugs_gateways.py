@@ -38,7 +38,7 @@ def sequences_begin_anew(sound: Method) -> Method:
     return begin
 
 
-@bug(Places, "find", "gateway_restarts", seed=7)
+@bug(Places, "find", "gateway_restarts", seed=10)
 def place_of_each_gateway_apart(sound: Method) -> Method:
     """Forget how far we were when another gateway takes over."""
     return lambda self, origin, subject: Place()
@@ -48,8 +48,8 @@ def place_of_each_gateway_apart(sound: Method) -> Method:
 def everything_asked_for(sound: Method) -> Method:
     """Ask for all that is published, and leave it to the other side whether it is wanted."""
 
-    def ask(self: Port, now: int, patterns: frozenset[str]) -> None:
-        sound(self, now, frozenset({"/..."}) if patterns else patterns)
+    def ask(self: Port, now: int, patterns: frozenset[str], marked: frozenset[str]) -> None:
+        sound(self, now, frozenset({"/..."}) if patterns else patterns, marked)
 
     return ask
 
@@ -58,13 +58,13 @@ def everything_asked_for(sound: Method) -> Method:
 def interest_never_withdrawn(sound: Method) -> Method:
     """Want for ever what somebody wanted once."""
 
-    def ask(self: Port, now: int, patterns: frozenset[str]) -> None:
-        sound(self, now, patterns | self.asked)
+    def ask(self: Port, now: int, patterns: frozenset[str], marked: frozenset[str]) -> None:
+        sound(self, now, patterns | self.asked, marked)
 
     return ask
 
 
-@bug(Port, "_pass_on", "gateway_restarts", seed=37)
+@bug(Port, "_pass_on", "gateway_restarts", seed=40)
 def hole_closed_up(sound: Method) -> Method:
     """Go on with the next sequence where messages are missing."""
 
@@ -124,7 +124,7 @@ def all_ports_open(sound: Method) -> Method:
     return settle
 
 
-@bug(Tree, "settle", "gateway_parallel", seed=2)
+@bug(Tree, "settle", "gateway_parallel", seed=6)
 def dead_gateways_believed(sound: Method) -> Method:
     """Take what a gateway said once for true for ever."""
 
@@ -137,7 +137,7 @@ def dead_gateways_believed(sound: Method) -> Method:
     return settle
 
 
-@bug(Tree, "settle", "gateway_returns", seed=7)
+@bug(Tree, "settle", "gateway_returns", seed=10)
 def newcomer_takes_over_at_once(sound: Method) -> Method:
     """Pass on from the first moment, before anything was heard that would have to be."""
 
@@ -148,7 +148,23 @@ def newcomer_takes_over_at_once(sound: Method) -> Method:
     return settle
 
 
-@bug(Kept, "put", "gateway_parallel", seed=2)
+@bug(Kept, "put", "gateway_parallel", seed=6)
 def nothing_kept_for_a_failure(sound: Method) -> Method:
     """Stand by without remembering anything."""
     return lambda self, run: None
+
+
+@bug(Tree, "standing_by", "gateway_returns", seed=16)
+def nothing_in_reserve(sound: Method) -> Method:
+    """Keep nothing for who stands by: in a ring what only one LAN wants is lost with a gateway."""
+    return lambda self, port: set()
+
+
+@bug(Port, "ask", "gateway_ring")
+def reserve_taken_for_real(sound: Method) -> Method:
+    """Ask for what is to be kept in reserve as if somebody wanted it."""
+
+    def ask(self: Port, now: int, patterns: frozenset[str], marked: frozenset[str]) -> None:
+        sound(self, now, patterns, frozenset())
+
+    return ask

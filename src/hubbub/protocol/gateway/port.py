@@ -24,6 +24,7 @@ from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import CELLS, Framer
 from hubbub.protocol.gateway.remap import Remap
 from hubbub.protocol.gateway.waiting import Kept, Run, Waiting
+from hubbub.protocol.gateway.wishes import Wishes, mark
 from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.subjects import Matcher, overlap
 from hubbub.wire.gateways import Beacon, encode_beacon
@@ -65,7 +66,9 @@ class Port:
         self.is_open = True  # Else another gateway passes on to here.
         self.is_standby = False  # Then what it passes on is remembered, in case that it fails.
         self.patterns: frozenset[str] = frozenset()  # What nodes here want.
-        self.asked: set[str] = set()  # What we want here, for nodes elsewhere.
+        self.reserve: frozenset[str] = frozenset()  # What others would pass on if one failed.
+        self.asked: frozenset[str] = frozenset()  # What we want here, for nodes elsewhere,
+        self.marked: frozenset[str] = frozenset()  # and which of it in reserve.
         self.passed: dict[Name, Passed] = {}
         self._ended: list[Passed] = []  # Nobody wants them any more, but not all has arrived.
         self.drops: Counter[str] = Counter()
@@ -74,7 +77,9 @@ class Port:
         # Whether more may be published, given how long the next run has waited already.
         self.has_room: Callable[[Framer, int], bool] = has_room
         self._blocked_ns: int | None = None  # Since when it waits.
+        self._wishes = Wishes()
         self._matcher: Matcher[None] = Matcher()
+        self._reserve_matcher: Matcher[None] = Matcher()
         self._waiting = Waiting(urgent)
         self._kept = Kept()
         bucket = core.outgoing.bucket
@@ -120,7 +125,8 @@ class Port:
 
     def put(self, delivery: Delivery, hops: int, subject: str) -> None:
         """Queue a run of messages from another port, if it may and must come here."""
-        if not self.wants(subject):
+        is_wanted = self.wants(subject)
+        if not is_wanted and not self._reserve_matcher.match(subject):
             return
         here = subject if self.remap is None else self.remap.into.subject(subject)
         if here is None:  # Another subject has the name that it would have.
@@ -132,9 +138,9 @@ class Port:
         reason = self._refuse(run, hops)
         if reason:
             self.drops[reason] += len(delivery.payloads)
-        elif self.is_open:
+        elif self.is_open and is_wanted:
             self._waiting.put(run)
-        elif self.is_standby:
+        elif self.is_listening:
             self._kept.put(run)
 
     def _refuse(self, run: Run, hops: int) -> str:
@@ -149,8 +155,12 @@ class Port:
     def open(self, now: int) -> None:
         """Pass on to here from now on, beginning with what may be missing."""
         self.is_open, self.is_standby = True, False
+        self._release(now, _match(["/..."]))
+
+    def _release(self, now: int, chosen: Matcher[None]) -> None:
+        """Let what is remembered of these subjects go out."""
         self._kept.forget(now + self.core.endpoint.wall_offset_ns - PORT_KEPT)
-        for run in self._kept.take_all():
+        for run in self._kept.take(lambda subject: bool(chosen.match(subject))):
             self._waiting.put(run)
 
     def close(self, now: int) -> None:
@@ -160,26 +170,35 @@ class Port:
         self._waiting.clear()
         self.sweep(now, set())
 
-    def look(self, now: int, ignored: Collection[bytes] = ()) -> bool:
-        """Look again what nodes here want, some gateways apart; True: that has changed."""
-        known = [one for one in self.core.membership.known_peers() if one.key not in ignored]
-        if not self.is_listening:
-            known = []
-        wanted = {one for peer in known for one in peer.declared.sound_patterns()}
-        patterns = frozenset(filter(self.lets, wanted))
-        if self.remap is not None:
-            patterns = frozenset(chain.from_iterable(map(self.remap.out.patterns, patterns)))
-        if patterns == self.patterns:
-            return False
-        self.patterns = patterns
-        matcher: Matcher[None] = Matcher()
-        for pattern in patterns:
-            matcher.add(pattern, None)
-        self._matcher = matcher
-        for name in [one for one in self.passed if self.is_open and not self.wants(one[1])]:
-            self._end(name)
-        self._bury(now)
-        return True
+    def look(self, now: int, ignored: Collection[bytes] = (), kept: Collection[bytes] = ()) -> bool:
+        """Look again what nodes here want, some gateways apart; True: that has changed.
+
+        For some of these, `kept`, we keep what they want (`Wishes`).
+        """
+        wishes, known = self._wishes, self.core.membership.known_peers()
+        wishes.look(now, known if self.is_listening else (), ignored, kept)
+        before = self.patterns, self.reserve
+        self.patterns = self._called(wishes.real)
+        # Who stands by hands on no wishes in reserve: they could come back to it in a circle.
+        reserve = self._called(wishes.reserve) if self.is_open else frozenset()
+        self.reserve = reserve - self.patterns
+        is_changed = before != (self.patterns, self.reserve)
+        if is_changed:
+            self._matcher = _match(self.patterns)
+            self._reserve_matcher = _match(self.reserve)
+            for name in [one for one in self.passed if self.is_open and not self.wants(one[1])]:
+                self._end(name)
+            self._bury(now)
+        if wishes.released and self.is_open:
+            self._release(now, _match(self._called(wishes.released)))
+        return is_changed
+
+    def _called(self, patterns: Iterable[str]) -> frozenset[str]:
+        """Return what the gateway calls patterns of here, as far as they may cross."""
+        allowed = filter(self.lets, patterns)
+        if self.remap is None:
+            return frozenset(allowed)
+        return frozenset(chain.from_iterable(map(self.remap.out.patterns, allowed)))
 
     def called_here(self, patterns: Iterable[str]) -> frozenset[str]:
         """Say by which patterns we have what others want, as far as it may leave."""
@@ -187,13 +206,21 @@ class Port:
             patterns = chain.from_iterable(map(self.remap.into.patterns, patterns))
         return frozenset(filter(self.lets, patterns))
 
-    def ask(self, now: int, patterns: frozenset[str]) -> None:
-        """Want just this from now on, for nodes elsewhere."""
+    def ask(self, now: int, patterns: frozenset[str], marked: frozenset[str]) -> None:
+        """Want just this from now on, for nodes elsewhere; what is marked only in reserve.
+
+        A mark comes before what it is for, and goes after it: else others would pass that on.
+        """
+        core = self.core
+        for pattern in sorted(marked - self.marked):
+            core.subscribe(now, mark(pattern))
         for pattern in sorted(patterns - self.asked):
-            self.core.subscribe(now, pattern)
+            core.subscribe(now, pattern)
         for pattern in sorted(self.asked - patterns):
-            self.core.unsubscribe(now, pattern)
-        self.asked = set(patterns)
+            core.unsubscribe(now, pattern)
+        for pattern in sorted(self.marked - marked):
+            core.unsubscribe(now, mark(pattern))
+        self.asked, self.marked = patterns, marked
 
     def heard(self, now: int) -> set[Name]:
         """Return all topics that nodes here publish, or gateways pass on to here."""
@@ -319,6 +346,13 @@ class Port:
             if other is not None:
                 core.state.publish(other)
             core.announce_topic(now, topic)
+
+
+def _match(patterns: Iterable[str]) -> Matcher[None]:
+    matcher: Matcher[None] = Matcher()
+    for pattern in patterns:
+        matcher.add(pattern, None)
+    return matcher
 
 
 def _key_of(topic: IncomingTopic) -> bytes:

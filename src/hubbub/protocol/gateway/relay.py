@@ -66,16 +66,21 @@ class Relay:
         """Look again which ports pass on and what is wanted where, and ask for it elsewhere."""
         self._settle(now)
         for place, port in enumerate(self.ports):
-            self._call(port, partial(port.look, ignored=self.tree.ignored(place)))
+            ignored, kept = self.tree.ignored(place), self.tree.standing_by(place)
+            self._call(port, partial(port.look, ignored=ignored, kept=kept))
         for port in self.ports:
-            others = (one.patterns for one in self.ports if one is not port and port.is_listening)
-            wanted = port.called_here(chain.from_iterable(others))
-            if wanted != port.asked:
-                self._call(port, partial(port.ask, patterns=wanted))
+            others = [one for one in self.ports if one is not port and port.is_listening]
+            real = port.called_here(chain.from_iterable(one.patterns for one in others))
+            reserve = port.called_here(chain.from_iterable(one.reserve for one in others))
+            wanted, marked = real | reserve, reserve - real
+            if (wanted, marked) != (port.asked, port.marked):
+                self._call(port, partial(port.ask, patterns=wanted, marked=marked))
 
     def _settle(self, now: int) -> None:
         while self._beacons:
             self.tree.hear(*self._beacons.popleft())
+        for place, port in enumerate(self.ports):
+            self.tree.forget(place, port.core.peers)
         is_changed = self.tree.settle(now, self._is_present)
         if not is_changed and now < self.beacon_ns:
             return
@@ -85,7 +90,8 @@ class Relay:
                 self._call(port, port.open if is_open else port.close)
             port.is_standby = self.tree.is_standby
             self._call(port, partial(port.tell, beacon=self.tree.beacon(place)))
-        self.beacon_ns = now + (TREE_LISTEN if self.tree.is_listening else BEACON_INTERVAL)
+        if now >= self.beacon_ns:  # What changes is told besides, and puts nothing off.
+            self.beacon_ns = now + (TREE_LISTEN if self.tree.is_listening else BEACON_INTERVAL)
 
     def _is_present(self, place: int, key: bytes) -> bool:
         peer = self.ports[place].core.peers.get(key)

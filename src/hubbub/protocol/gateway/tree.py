@@ -15,7 +15,7 @@ be a circle for some milliseconds: then messages come twice, which receivers see
 Why not the shortest way for each origin: a table of origins and a hand-over for each of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, TREE_ALONE, TREE_JOIN
@@ -53,6 +53,8 @@ class Tree:
         self.distance = 0
         self.is_open = [False] * ports
         self.heard: list[dict[bytes, Heard]] = [{} for _ in range(ports)]  # By key of the node.
+        # What they told last who told nothing more: what they wanted is no wish now either.
+        self.silent: list[dict[bytes, Beacon]] = [{} for _ in range(ports)]
         self.is_listening = True  # And takes no part yet.
         self._join_ns = now + TREE_ALONE
         self._begin_ns = now
@@ -61,14 +63,21 @@ class Tree:
     def hear(self, now: int, port: int, key: bytes, beacon: Beacon) -> None:
         """Take what another gateway tells on the network of a port."""
         self.heard[port][key] = Heard(beacon, now)
+        self.silent[port].pop(key, None)
         self._is_asked = self._is_asked or beacon.distance >= HOP_LIMIT
+
+    def forget(self, port: int, known: Container[bytes]) -> None:
+        """Forget what those told whom nobody on the network of a port remembers."""
+        silent = self.silent[port]
+        for key in [key for key in silent if key not in known]:
+            del silent[key]
 
     def settle(self, now: int, is_present: Callable[[int, bytes], bool]) -> bool:
         """Forget who is gone, and look which ports pass on; True: others must hear of it."""
         for port, heard in enumerate(self.heard):
             for key in list(heard):
                 if now - heard[key].heard_ns > BEACON_TIMEOUT or not is_present(port, key):
-                    del heard[key]
+                    self.silent[port][key] = heard.pop(key).beacon
         before = self.root, self.distance, list(self.is_open), self.is_listening
         best = [self._best(port) for port in range(len(self.heard))]
         if self._is_joined_already(best):
@@ -132,8 +141,26 @@ class Tree:
         }
         return {
             key
-            for key, one in self.heard[port].items()
-            if one.beacon.is_standby
-            or one.beacon.gateway == self.gateway
-            or (self.is_standby and one.beacon.gateway in others)
+            for key, beacon in self._told(port)
+            if beacon.is_standby
+            or beacon.gateway == self.gateway
+            or (self.is_standby and beacon.gateway in others)
+        }
+
+    def _told(self, port: int) -> Iterator[tuple[bytes, Beacon]]:
+        """Name all gateways on the network of a port, and what they told last."""
+        yield from ((key, one.beacon) for key, one in self.heard[port].items())
+        yield from self.silent[port].items()
+
+    def standing_by(self, port: int) -> set[bytes]:
+        """Return the gateways on the network of a port for which we keep what they would need.
+
+        Who stands by itself does not: it would keep in reserve what others want in reserve.
+        """
+        if self.is_standby:
+            return set()
+        return {
+            key
+            for key, beacon in self._told(port)
+            if beacon.is_standby and beacon.gateway != self.gateway
         }

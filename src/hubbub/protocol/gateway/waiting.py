@@ -4,7 +4,7 @@ Messages of one subject stay in order, because all of them are urgent or none is
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from hubbub.limits import PORT_KEPT, PORT_KEPT_BYTES
@@ -82,9 +82,9 @@ class Kept:
         ):
             self._size_bytes -= runs.popleft().size_bytes
 
-    def take_all(self) -> list[Run]:
-        """Return what is remembered, and remember it no more."""
-        runs = list(self._runs)
-        self._runs.clear()
-        self._size_bytes = 0
-        return runs
+    def take(self, is_chosen: Callable[[str], bool]) -> list[Run]:
+        """Return what is remembered of some subjects, and remember it no more."""
+        taken = [run for run in self._runs if is_chosen(run.subject)]
+        self._runs = deque(run for run in self._runs if not is_chosen(run.subject))
+        self._size_bytes -= sum(run.size_bytes for run in taken)
+        return taken

@@ -1,6 +1,12 @@
 """One side of a gateway: what is passed on, under which sequence, and what is not."""
 
-from hubbub.limits import HOP_LIMIT, MS, PORT_BYTES_MAX, RELAYED_SUBJECT_BYTES_MAX
+from hubbub.limits import (
+    HOP_LIMIT,
+    MS,
+    PORT_BYTES_MAX,
+    RELAYED_SUBJECT_BYTES_MAX,
+    WISH_LINGER,
+)
 from hubbub.message import Source
 from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.protocol.gateway.port import Port
@@ -147,3 +153,33 @@ def test_hole_that_two_gateways_leave_is_one() -> None:
     first.close_hole()
     second.close_hole()
     assert [(hole.first, hole.last) for hole in holes] == [(171, 666)]
+
+
+def test_wishes_of_a_gateway_that_is_ignored_linger() -> None:
+    """It may be ignored because beacons were lost, and its wishes would be back in a moment."""
+    beyond = Beyond()
+    ignored, now = {beyond.node.key}, beyond.lan.now
+    assert not beyond.port.look(now, ignored)
+    assert not beyond.port.look(now + WISH_LINGER - 1, ignored)
+    assert beyond.port.wants("/t/x")
+    assert beyond.port.look(now + WISH_LINGER, ignored)
+    assert not beyond.port.look(now + 2 * WISH_LINGER, ignored)
+    assert not beyond.port.wants("/t/x")
+
+
+def test_wishes_that_never_counted_do_not_linger() -> None:
+    beyond = Beyond()
+    beyond.node.core.subscribe(beyond.lan.now, "/u/...")
+    beyond.lan.run(50 * MS)
+    beyond.port.look(beyond.lan.now, {beyond.node.key})
+    assert beyond.port.patterns == {"/t/..."}
+
+
+def test_wishes_that_are_withdrawn_do_not_linger() -> None:
+    beyond = Beyond()
+    ignored = {beyond.node.key}
+    assert not beyond.port.look(beyond.lan.now, ignored)
+    beyond.node.core.unsubscribe(beyond.lan.now, "/t/...")
+    beyond.lan.run(50 * MS)
+    assert beyond.port.look(beyond.lan.now, ignored)
+    assert not beyond.port.patterns

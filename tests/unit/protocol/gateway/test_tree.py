@@ -139,6 +139,28 @@ def test_wishes_of_who_stands_by_do_not_count() -> None:
     assert second.ignored(0) == {bytes([0, 0])}
 
 
+def test_wishes_of_who_died_while_it_stood_by_do_not_count_either() -> None:
+    """What it wanted is remembered for longer than its beacons, and nobody is there to want it."""
+    drawing = Drawing((0, 1), (0, 1))
+    first = drawing.trees[0]
+    standby = bytes([1, 0])
+    first.settle(drawing.now + BEACON_TIMEOUT + 1, lambda *_: True)
+    assert not first.heard[0] and first.ignored(0) == first.standing_by(0) == {standby}
+    first.forget(0, {standby})
+    assert first.ignored(0) == {standby}
+    first.forget(0, ())
+    assert first.ignored(0) == set()
+
+
+def test_who_stood_by_and_passes_on_after_a_silence_counts() -> None:
+    drawing = Drawing((0, 1), (0, 1))
+    first, second = drawing.trees
+    first.settle(drawing.now + BEACON_TIMEOUT + 1, lambda *_: True)
+    second.is_open = [True, True]
+    first.hear(drawing.now, 0, bytes([1, 0]), second.beacon(0))
+    assert first.ignored(0) == set()
+
+
 def test_what_is_not_repeated_is_forgotten() -> None:
     drawing = Drawing((0, 1), (0, 1))
     second = drawing.trees[1]
