@@ -23,9 +23,7 @@ _COLUMNS = (
     Column("id", is_number=False),
     Column("host", is_number=False),
     Column("pid"),
-    Column("version", is_number=False, is_optional=True),
     Column("uptime"),
-    Column("index", is_optional=True),
     Column("link", is_number=False),
     Column("address", is_number=False, is_optional=True),
     Column("heard"),
@@ -111,9 +109,7 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
         peer.id[:_ID_DIGITS],
         peer.host,
         str(peer.pid),
-        peer.version or UNKNOWN,
         write_uptime(peer.uptime_s),
-        UNKNOWN if peer.index is None else str(peer.index),
         peer.link,
         peer.address,
         f"{peer.heard_ms_ago:,.0f} ms ago",
@@ -123,7 +119,7 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
 def _far_cells(far: FarNode) -> tuple[str, ...]:
     node = far.node
     head = node.source.name, node.source.id.hex()[:_ID_DIGITS], node.host, str(node.pid)
-    return (*head, UNKNOWN, UNKNOWN, UNKNOWN, ARROW.join(far.path), UNKNOWN, UNKNOWN)
+    return (*head, UNKNOWN, ARROW.join(far.path), UNKNOWN, UNKNOWN)
 
 
 def write_uptime(seconds: float) -> str:

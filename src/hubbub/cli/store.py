@@ -10,7 +10,7 @@ import typer
 from hubbub.cli.options import Json
 from hubbub.cli.progress import Progress
 from hubbub.cli.quantities import parse_duration, parse_size
-from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table, wrapped, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.cli.terminal import note, plural, print_json, size
 from hubbub.cli.times import parse_time_ns, show_span, show_time
@@ -55,14 +55,14 @@ def info(path: Place, as_json: Json = False) -> None:
         print_json(_info_fields(found))
     else:
         screen = Screen()
-        lines = [*_summary(found), *_topics(found, screen.width)]
+        lines = [*_summary(found, screen.width), *_topics(found, screen.width)]
         code = write_until_the_end(lambda: print(*lines, sep="\n") or 0)
         if code:
             raise typer.Exit(code)
     raise typer.Exit(1 if found.faults else 0)
 
 
-def _summary(found: "StoreInfo") -> list[str]:
+def _summary(found: "StoreInfo", width: int | None) -> list[str]:
     span = UNKNOWN
     if found.start_ns is not None and found.end_ns is not None:
         length = show_span(found.end_ns - found.start_ns)
@@ -84,11 +84,9 @@ def _summary(found: "StoreInfo") -> list[str]:
         f"segments      {journal}",
         f"files         {files}",
     ]
-    lines += [
-        f"reader        {one.name} needs "
-        + ", ".join(f"{name} from {first:,}" for name, first in one.needs.items())
-        for one in found.checkpoints
-    ]
+    for one in found.checkpoints:
+        needs = ", ".join(f"{name} from {first:,}" for name, first in one.needs.items())
+        lines += wrapped("reader        ", f"{one.name} needs {needs}", width)
     return lines
 
 
