@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_FAILED
-from hubbub.cli.terminal import cells, cut, cut_middle, escape, note
+from hubbub.cli.terminal import cells, cut, escape, note, shorten
 from hubbub.limits import MS, SECOND, US
 
 UNKNOWN = "-"
@@ -35,14 +35,12 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int |
     """
     titles = [column.title for column in columns]
     rows = [titles, *([escape(cell) for cell in row] for row in rows)]
-    widths = _widest(rows)
-    while width is not None and _width_of(widths) > width:
+    while width is not None and _width_of(_widest(rows)) > width:
         places = [place for place, column in enumerate(columns) if column.is_optional]
         if not places:
-            _shrink(widths, columns, width)
             break
         columns, *rows = (_without(line, places[-1]) for line in (columns, *rows))
-        widths = _widest(rows)
+    widths = fit_widths(columns, rows, width)
     return [_line(columns, row, widths, width) for row in rows]
 
 
@@ -52,6 +50,16 @@ def _without(line: Sequence[Any], place: int) -> list[Any]:
 
 def _width_of(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def fit_widths(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None
+) -> list[int]:
+    """Return how wide each column is to be, all of them and what is between them in `width`."""
+    widths = _widest(rows)
+    if width is not None:
+        _shrink(widths, columns, width)
+    return widths
 
 
 def _widest(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -75,7 +83,7 @@ def _line(
 ) -> str:
     laid_out = []
     for column, text, room in zip(columns, row, widths, strict=True):
-        shown = cut_middle(text, room)
+        shown = shorten(text, room)
         blank = " " * (room - cells(shown))
         laid_out.append(blank + shown if column.is_number else shown + blank)
     line = _GAP.join(laid_out).rstrip()

@@ -56,10 +56,10 @@ def cut(text: str, columns: int) -> str:
     return set_cell_size(text, columns - 1).rstrip() + "…"
 
 
-def cut_middle(text: str, columns: int) -> str:
-    """Shorten a name in its middle: names that begin alike, as subjects do, stay apart."""
-    if cells(text) <= columns:
-        return text
+def shorten(text: str, columns: int) -> str:
+    """Shorten a name in its middle, so that subjects that begin alike stay apart; else the end."""
+    if cells(text) <= columns or " " in text:
+        return cut(text, columns)
     tail_columns = (columns - 1) // 2
     tail = text[len(text) - tail_columns :]
     while cells(tail) > tail_columns:
