@@ -17,10 +17,11 @@ def doctor(
     as_json: Json = False,
     log: Log = None,
 ) -> None:
-    """Look at interfaces, multicast, buffers, offloads, timers and clocks of this machine.
+    """Say what on this machine is in the way of the bus.
 
-    A datagram is really sent, on loopback unless --interface names another one. Exits with 1 if
-    anything is bad; a warning only costs speed or precision.
+    It looks at interfaces, multicast, buffers, offloads, timers and clocks. A datagram is really
+    sent, on loopback unless --interface names another one. Exits with 1 if anything is bad; a
+    warning only costs speed or precision.
     """
     from hubbub.cli import host_checks, network_checks
 

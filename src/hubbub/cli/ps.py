@@ -39,7 +39,7 @@ def ps(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the nodes that are on the bus, near and behind gateways, and what those did.
+    """Show the nodes that are on the bus, here and behind gateways.
 
     Exits with 1 when there are none.
     """

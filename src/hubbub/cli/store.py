@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hubbub.store.verify import Fault
 
 app = typer.Typer(
-    help="Look at a recording: what it holds, whether it is sound, how to make it smaller.",
+    help="Look at a recording: what it holds, whether it is sound.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

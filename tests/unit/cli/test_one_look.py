@@ -170,7 +170,15 @@ def test_table_fits_80_columns_with_every_title_it_must_have(columns: tuple[Colu
     assert all(column.title in table(columns, [row], None)[0] for column in columns)
 
 
-def test_help_of_all_commands_is_short() -> None:
+def test_help_of_all_commands_is_short_and_says_all_it_has_to_say() -> None:
     tree = app_module.command_tree()
     context = tree.make_context("hubbub", [], resilient_parsing=True)
-    assert max(map(len, tree.get_help(context).splitlines())) <= 80
+    lines = tree.get_help(context).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.endswith("...") and "Usage" not in line] == []
+
+
+def test_every_command_is_listed_once_by_what_it_is_for() -> None:
+    tree = app_module.command_tree()
+    listed = tree.list_commands(tree.make_context("hubbub", [], resilient_parsing=True))
+    assert sorted(listed) == sorted(tree.commands)
