@@ -102,7 +102,7 @@ def play_fleet(
         cast.kill(VICTIM)
         print(f"   {VICTIM} is killed, without a goodbye")
         wait(seconds / 2, recorder, tables)
-        return cast.finish()
+        return cast.finish("north")  # Who looks at its pictures is there until the last of them.
 
 
 def wait_for_everybody(node: hubbub.Node, count: int) -> None:
