@@ -162,7 +162,7 @@ def analyse(output: Path, recorder: hubbub.Recorder, tables: LiveTables, dropped
     print(f"\n{said['summary']}")
     for finding in said["findings"]:
         print(f"{MARKS[finding['level']]} {finding['text']}")
-    wrong = [one for one in said["findings"] if VICTIM in one["text"] and one["level"] == "bad"]
+    wrong = [one for one in said["findings"] if one["text"].startswith(f"Publisher {VICTIM}#")]
     if not wrong:
         print(f"FAILED: the report does not tell that {VICTIM} was killed")
         return 1

@@ -7,9 +7,9 @@ import hubbub
 from hubbub.awareness import RemotePeer
 from hubbub.cli.directory import Topic, list_topics
 from hubbub.cli.formats import write_clock
-from hubbub.cli.ps import write_uptime
 from hubbub.cli.screen import UNKNOWN, Column, duration
 from hubbub.cli.terminal import plural, size
+from hubbub.cli.times import show_uptime
 from hubbub.cli.top.gather import Look, Told
 from hubbub.cli.top.links import link_rows
 from hubbub.cli.top.sheet import BAD, COURSE, FAINT, GOOD, PLAIN, Cell, Row, Sheet, count, text
@@ -153,7 +153,7 @@ def _node_row(peer: PeerStatistics, declared: RemotePeer | None) -> Row:
         peer.id,
         (
             text(peer.name, tone), text(peer.host), text("slow" if peer.is_slow else peer.link),
-            Cell(write_uptime(peer.uptime_s), peer.uptime_s),
+            Cell(show_uptime(peer.uptime_s), peer.uptime_s),
             Cell(f"{peer.heard_ms_ago:,.0f} ms", peer.heard_ms_ago), count(publishes),
             count(wants), count(peer.repaired_frames), count(peer.missing_frames, is_bad=True),
         ),
