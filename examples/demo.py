@@ -56,7 +56,7 @@ def main() -> int:
         told = play_fleet(domain, loss, options.seconds, recorder, tables)
         if code := judge_fleet(told):
             return code
-        recorder.flush()
+        recorder.close()
         print(f"{recorder.acknowledged:,} messages are on the disk")
         if tables is None:
             return 0
