@@ -85,7 +85,7 @@ def run(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Turn a recording into tables, or bring those that are there up to date.
+    """Turn a recording into tables, or bring tables up to date.
 
     The first run reads all, later ones what is new. --domain and what follows are for --alerts.
     """

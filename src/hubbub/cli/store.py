@@ -40,7 +40,7 @@ def open_store(path: Path) -> "Store":
 
 @app.command("info")
 def info(path: Place, as_json: Json = False) -> None:
-    """Tell what a recording holds: from when to when, of which topics, in how many files.
+    """Tell what a recording holds: times, topics, files.
 
     Exits with 1 when some of it cannot be read.
     """
@@ -164,7 +164,7 @@ def _info_fields(found: "StoreInfo") -> dict[str, Any]:
 
 @app.command("verify")
 def verify(path: Place, as_json: Json = False) -> None:
-    """Look for everything that is wrong: checksums, unreadable files, holes and doubles.
+    """Look for damage, holes and doubles in a recording.
 
     Exits with 1 when something is.
     """
@@ -213,10 +213,11 @@ def _report_faults(
 
 @app.command("convert")
 def convert(path: Place, as_json: Json = False) -> None:
-    """Turn what a recorder left in the journal into Parquet files, which Spark reads.
+    """Make Parquet files of what a recorder left in its journal.
 
-    A recorder does this by itself, also when it starts again; this is for one that was killed, or
-    recorded with --no-convert. Exits with 1 when something could not be read.
+    Spark reads those alone. A recorder does this by itself, also when it starts again; this is for
+    one that was killed, or recorded with --no-convert. Exits with 1 when something could not be
+    read.
     """
     open_store(path)
     from hubbub.store.converter import convert_rest
@@ -245,7 +246,7 @@ def convert(path: Place, as_json: Json = False) -> None:
 
 @app.command("compact")
 def compact(path: Place, as_json: Json = False) -> None:
-    """Put the small files of past hours together, for readers that read all of them at once.
+    """Put the small files of past hours together.
 
     A recorder does this by itself for hours that end while it records. What a registered reader
     still needs, and the newest files, stay as they are.
@@ -286,10 +287,11 @@ def prune(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove old data: whole files of past hours, none that a registered reader still needs.
+    """Remove old data that no reader needs.
 
-    Shows what would go, and removes it only with --yes. Small files that were compacted an hour ago
-    go in any case: the same rows are in larger ones.
+    Whole files of past hours go, none that a registered reader still needs. Shows what would go,
+    and removes it only with --yes. Small files that were compacted an hour ago go in any case: the
+    same rows are in larger ones.
     """
     if keep is not None and before is not None:
         raise typer.BadParameter("give one of --keep and --before")
