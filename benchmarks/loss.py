@@ -7,12 +7,11 @@ over a veth pair, with frames of an Ethernet's size.
 
 import argparse
 import secrets
-import statistics
 import sys
 from dataclasses import dataclass
 
 from benchmarks import namespaces
-from benchmarks.report import heading, size_text
+from benchmarks.report import compare, heading, size_text
 from hubbub.cli.bench_plan import Plan
 from hubbub.cli.bench_processes import run
 
@@ -41,13 +40,11 @@ def goodput(place: Place, size_bytes: int, seconds: float, loss: float) -> float
 
 def measure(place: Place, options: argparse.Namespace) -> str:
     """Measure the pairs of one place; return a row of the table."""
-    without, with_loss = [], []
-    for number in range(options.pairs):
-        sys.stderr.write(f"{place.name}: pair {number + 1} of {options.pairs}\n")
-        without.append(goodput(place, options.size, options.seconds, 0.0))
-        with_loss.append(goodput(place, options.size, options.seconds, options.loss))
-    best, left = statistics.median(without), statistics.median(with_loss)
-    return f"| {place.name} | {best / 1e3:.0f} k/s | {left / 1e3:.0f} k/s | {left / best:.0%} |"
+
+    def run_once(has_loss: bool) -> float:
+        return goodput(place, options.size, options.seconds, options.loss if has_loss else 0.0)
+
+    return compare(place.name, options.pairs, run_once)
 
 
 def main() -> int:

@@ -6,7 +6,9 @@ import json
 import os
 import platform
 import re
-from collections.abc import Sequence
+import statistics
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -226,6 +228,17 @@ def write_json(
         "outcomes": outcomes,
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(name: str, pairs: int, measure: Callable[[bool], float]) -> str:
+    """Let runs without and with a disturbance take turns; return a row with what is left."""
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(pairs):
+        sys.stderr.write(f"{name}: pair {number + 1} of {pairs}\n")
+        for is_disturbed, found in rates.items():
+            found.append(measure(is_disturbed))
+    best, left = (statistics.median(found) for found in rates.values())
+    return f"| {name} | {best / 1e3:.0f} k/s | {left / 1e3:.0f} k/s | {left / best:.0%} |"
 
 
 def write_readme(path: Path, place: str, text: str) -> None:

@@ -11,14 +11,14 @@ import argparse
 import contextlib
 import secrets
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import hubbub
-from benchmarks.report import heading, size_text
+from benchmarks.report import compare, heading, size_text
 
 SUBJECT = "/stopped/data"
 MARK, END = b"mark", b"end"
@@ -92,7 +92,7 @@ class Follower:
         self.process.stdout.close()
 
 
-def throughput(place: str, options: argparse.Namespace, *, has_victim: bool) -> float:
+def throughput(place: str, options: argparse.Namespace, has_victim: bool) -> float:
     """Run once; return the messages a second of the slowest of those that go on."""
     links, is_callback = PLACES[place]
     domain = f"stopped-{secrets.token_hex(4)}"
@@ -117,17 +117,6 @@ def throughput(place: str, options: argparse.Namespace, *, has_victim: bool) -> 
         return min(float(rate) for rate, _ in outcomes)
 
 
-def measure(place: str, options: argparse.Namespace) -> str:
-    """Measure the pairs of one place; return a row of the table."""
-    without, beside = [], []
-    for number in range(options.pairs):
-        sys.stderr.write(f"{place}: pair {number + 1} of {options.pairs}\n")
-        without.append(throughput(place, options, has_victim=False))
-        beside.append(throughput(place, options, has_victim=True))
-    best, left = statistics.median(without), statistics.median(beside)
-    return f"| {place} | {best / 1e3:.0f} k/s | {left / 1e3:.0f} k/s | {left / best:.0%} |"
-
-
 def main() -> int:
     """Run the pairs and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stopped", description=__doc__)
@@ -135,7 +124,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--size", type=int, default=1024, help="payload in bytes")
     options = parser.parse_args()
-    rows = [measure(place, options) for place in PLACES]
+    rows = [compare(place, options.pairs, partial(throughput, place, options)) for place in PLACES]
     where = f"two subscribers that receive, and one stopped; {SETTLE_S} s to leave it behind"
     print(heading("python -m benchmarks.stopped", where, options.pairs))
     print()

@@ -56,7 +56,7 @@ def main() -> int:
         told = play_fleet(domain, loss, options.seconds, recorder, tables)
         if code := judge_fleet(told):
             return code
-        recorder.flush()
+        recorder.close()
         print(f"{recorder.acknowledged:,} messages are on the disk")
         if tables is None:
             return 0
@@ -102,7 +102,7 @@ def play_fleet(
         cast.kill(VICTIM)
         print(f"   {VICTIM} is killed, without a goodbye")
         wait(seconds / 2, recorder, tables)
-        return cast.finish()
+        return cast.finish("north")  # Who looks at its pictures is there until the last of them.
 
 
 def wait_for_everybody(node: hubbub.Node, count: int) -> None:
@@ -162,7 +162,7 @@ def analyse(output: Path, recorder: hubbub.Recorder, tables: LiveTables, dropped
     print(f"\n{said['summary']}")
     for finding in said["findings"]:
         print(f"{MARKS[finding['level']]} {finding['text']}")
-    wrong = [one for one in said["findings"] if VICTIM in one["text"] and one["level"] == "bad"]
+    wrong = [one for one in said["findings"] if one["text"].startswith(f"Publisher {VICTIM}#")]
     if not wrong:
         print(f"FAILED: the report does not tell that {VICTIM} was killed")
         return 1

@@ -31,4 +31,4 @@ with (
     print(f"{message.source.name} says {message.payload.decode()} on {message.subject}")
 
     for side in gateway.statistics().ports:
-        print(f"to {side.name}: {side.messages} message(s)")
+        print(f"to {side.name}: {side.messages} passed on")

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Self
@@ -51,13 +51,20 @@ class Cast:
         process.kill()
         process.join()
 
-    def finish(self) -> dict[str, dict[str, Any]]:
-        """Tell everybody to stop, and return what they say."""
-        for _, pipe in self._players.values():
-            with suppress(OSError):
-                pipe.send("stop")
+    def finish(self, *first: str) -> dict[str, dict[str, Any]]:
+        """Tell everybody to stop, some before the others, and return what they say."""
+        heard: dict[str, dict[str, Any]] = {}
+        for names in (first, [name for name in self._players if name not in first]):
+            for name in names:
+                with suppress(OSError):
+                    self._players[name][1].send("stop")
+            heard |= self._hear(names)
+        return heard
+
+    def _hear(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         heard = {}
-        for name, (process, pipe) in self._players.items():
+        for name in names:
+            process, pipe = self._players[name]
             with suppress(EOFError, OSError):
                 if pipe.poll(PATIENCE_S):
                     heard[name] = pipe.recv()

@@ -46,13 +46,11 @@ def look(name: str, domain: str, stop: Stop, is_slow: bool) -> dict[str, Any]:
     with open_node(name, domain) as node:
         images = node.subscribe("/camera/...", queue=8)
         seen = 0
-        while not stop.wait(0) or (not is_slow and images.pending):
-            message = images.receive(timeout=0.2)
-            if message is not None:
+        while not stop.wait(0):
+            if images.receive(timeout=0.2) is not None:
                 seen += 1
                 time.sleep(LOOK_S if is_slow else 0)
-        end_s = time.monotonic() + 1
-        while not is_slow and time.monotonic() < end_s:  # What was published last is under way.
-            seen += images.receive(timeout=0.2) is not None
+        while not is_slow and images.receive(timeout=0.5) is not None:
+            seen += 1
         images.close()
         return {"seen": seen, "dropped": images.dropped}

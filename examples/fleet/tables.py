@@ -24,7 +24,7 @@ class LiveTables:
         self._recording = recording
         self._log: IO[str] = log.open("w")
         self._process = subprocess.Popen(
-            command("pipeline", "run", recording, "--out", tables, "--live"),
+            command("pipeline", "run", recording, "--out", tables, "--live", "--window", "1s"),
             stdout=self._log, stderr=self._log, start_new_session=True,
         )  # fmt: skip
 

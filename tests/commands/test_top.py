@@ -119,6 +119,8 @@ def test_every_table_shows_what_is_on_the_bus(monkeypatch: pytest.MonkeyPatch) -
             await pilot.press(key)
             await until(pilot, lambda words=words: all(one in picture(pilot) for one in words))
             assert pilot.app.screen.query_one(Table).virtual_size.width <= 80
+        (channel,) = fleet.car.channels
+        assert f" on {channel.name}" not in picture(pilot), "all events are of the only channel"
         await pilot.press("enter")  # An event that is cut is shown whole.
         await until(pilot, lambda: pilot.app.screen.query("Toast"))
 

@@ -165,7 +165,7 @@ def test_gateway_joins_two_networks_and_says_what_crossed() -> None:
     done = run("gateway.py")
     assert done.returncode == 0, done.stderr
     assert "sensor says 21.5 on /plant/line1/temp" in done.stdout
-    assert "to office: 1 message(s)" in done.stdout and "to plant: 0 message(s)" in done.stdout
+    assert "to office: 1 passed on" in done.stdout and "to plant: 0 passed on" in done.stdout
 
 
 def test_recorded_messages_are_read_again(tmp_path: Path) -> None:

@@ -42,8 +42,41 @@ from hubbub.cli.top.command import top
 from hubbub.configuration import FILE_VARIABLE
 from hubbub.errors import HubbubError
 
+_SECTIONS = {
+    "Talk": "pub sub",
+    "Look": "top ls ps info graph hz bw delay",
+    "Record, and make sense of it": "rec play export store pipeline report",
+    "Time-triggered topics": "produce consume schedule",
+    "Services without multicast": "services service ring",
+    "Several networks": "gateway routes",
+    "This machine, and help": "doctor config bench simulate cheat",
+}
+
+
+class Commands(typer.core.TyperGroup):
+    """All commands, listed by what they are for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands in the order in which somebody new needs them."""
+        return " ".join(_SECTIONS.values()).split()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each purpose, all of the same width."""
+        width = max(map(len, self.commands))
+        room = formatter.width - width - 6
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{name:{width}}", self.commands[name].get_short_help_str(room))
+                        for name in names.split()
+                    ]
+                )
+
+
 app = typer.Typer(
     name="hubbub",
+    cls=Commands,
     help="A message bus without a hub: publish, subscribe, measure and look after it.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -4,7 +4,6 @@ from typing import Literal
 
 import msgspec
 
-THROUGHPUT = "throughput"
 LATENCY = "latency"
 QUANTILES = 1000
 

@@ -24,7 +24,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look for messages that are missing without a report, twice, or out of order.
+    """Look for messages that are missing, twice, or out of order.
 
     Per recorder, publisher and subject. What the bus or the recorder reported as lost is none of
     these, nor what came while no recorder ran. Exits with 1 if there is any.

@@ -26,10 +26,10 @@ app = typer.Typer(
 
 @app.command("show")
 def show(as_json: Json = False) -> None:
-    """Show every option of a node: its value, and whether a variable, a file or nobody gave it.
+    """Show every option of a node, its value, and who gave it.
 
-    A flag of a command wins over the environment, that over the file of --config, that over the
-    default.
+    A variable, a file, or nobody. A flag of a command wins over the environment, that over the file
+    of --config, that over the default.
     """
     found = in_force()
     for name in unknown_variables():

@@ -7,6 +7,7 @@ import typer
 
 from hubbub.cli.diagnosis import Finding
 from hubbub.cli.options import Json, Log, LoopbackInterface
+from hubbub.cli.screen import Screen, wrapped
 from hubbub.cli.session import end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, escape, plural, print_json
 
@@ -16,10 +17,11 @@ def doctor(
     as_json: Json = False,
     log: Log = None,
 ) -> None:
-    """Look at interfaces, multicast, buffers, offloads, timers and clocks of this machine.
+    """Say what on this machine is in the way of the bus.
 
-    A datagram is really sent, on loopback unless --interface names another one. Exits with 1 if
-    anything is bad; a warning only costs speed or precision.
+    It looks at interfaces, multicast, buffers, offloads, timers and clocks. A datagram is really
+    sent, on loopback unless --interface names another one. Exits with 1 if anything is bad; a
+    warning only costs speed or precision.
     """
     from hubbub.cli import host_checks, network_checks
 
@@ -37,11 +39,12 @@ def _count(findings: Sequence[Finding], state: str) -> int:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    width = max(len(finding.name) for finding in findings)
+    names, width = max(len(finding.name) for finding in findings), Screen().width
     for finding in findings:
-        print(f"{finding.state:4}  {finding.name:{width}}  {escape(finding.what)}")
+        head = f"{finding.state:4}  {finding.name:{names}}  "
+        print(*wrapped(head, escape(finding.what), width), sep="\n")
         for line in finding.remedy.splitlines():
-            print(f"{'':4}  {'':{width}}  -> {escape(line)}")
+            print(f"{'':{len(head)}}-> {escape(line)}")  # To be copied: never broken.
     bad, warnings = _count(findings, "bad"), _count(findings, "warn")
     if bad or warnings:
         print(f"{bad} bad, {plural(warnings, 'warning')}")

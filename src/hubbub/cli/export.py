@@ -44,7 +44,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a recording as mcap (Foxglove and others read it), csv, jsonl or one Parquet file.
+    """Write a recording as MCAP (for Foxglove), CSV, JSON or Parquet.
 
     The file appears when it is whole. Exits with 1 when some of the recording cannot be read.
     """

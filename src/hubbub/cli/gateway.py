@@ -141,10 +141,11 @@ def rodos(
     interface: Interface = None,
     log: Log = None,
 ) -> None:
-    """Join a network of RODOS nodes: topics there are subjects here, both ways.
+    """Join a network of RODOS nodes to the bus.
 
-    Announces what the bus wants by TOPIC_LIST, and sends what RODOS nodes announced. Messages of
-    more than 1300 bytes are dropped and counted, unless --split.
+    Topics there are subjects here, both ways. Announces what the bus wants by TOPIC_LIST, and sends
+    what RODOS nodes announced. Messages of more than 1300 bytes are dropped and counted, unless
+    --split.
     """
     subjects, places = _read_map(topics), [_read_place(one) for one in udp]
     with open_node(domain, interface, log) as node, RodosGateway(

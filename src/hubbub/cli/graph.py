@@ -24,7 +24,7 @@ def graph(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show who talks to whom: each node, what it publishes, and who wants that.
+    """Show who talks to whom, and about what.
 
     Exits with 1 when nobody publishes or wants anything.
     """

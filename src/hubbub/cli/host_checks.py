@@ -143,7 +143,7 @@ def check_synchronisation(status: int | None) -> Finding:
     if status & _STA_UNSYNC:
         return Finding(
             "clock sync", "warn", "no NTP or PTP: latencies between hosts cannot be trusted",
-            "sudo timedatectl set-ntp true   (or run chrony, or ptp4l)",
+            "sudo timedatectl set-ntp true   (or chrony, or ptp4l)",
         )  # fmt: skip
     return Finding("clock sync", "ok", "kept in step with other hosts")
 

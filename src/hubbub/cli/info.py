@@ -32,9 +32,9 @@ def info(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show who publishes a subject, who wants it, by which pattern, and which gateways pass it on.
+    """Show who publishes a subject, and who wants it.
 
-    Exits with 1 when nobody does either.
+    By which pattern, too, and which gateways pass it on. Exits with 1 when nobody does either.
     """
     if "*" in subject.split("/") or subject.endswith("/..."):
         raise hubbub.SubjectError(

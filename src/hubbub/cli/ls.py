@@ -45,7 +45,7 @@ def ls(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """List topics: what is published and wanted, as what type, by how many nodes.
+    """List the topics that are published and wanted, and by how many.
 
     Behind gateways, too: `1→2 by west > east` is one that publishes and two that want it, there.
     Exits with 1 when there are none.

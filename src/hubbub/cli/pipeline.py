@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hubbub.pipeline.run import Progress as Done
 
 app = typer.Typer(
-    help="Turn a recording into tables: health of topics, gaps, who talks to whom.",
+    help="Turn a recording into tables: health, gaps, who talks to whom.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -33,7 +33,7 @@ _ALERTS_KEPT = 64  # For who comes later.
 
 @app.callback()
 def _pipeline() -> None:
-    """Turn a recording into tables: health of topics, gaps, who talks to whom."""
+    """Turn a recording into tables: health, gaps, who talks to whom."""
 
 
 @app.command("run")
@@ -85,11 +85,11 @@ def run(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Turn a recording into tables, or bring those that are there up to date.
+    """Turn a recording into tables, or bring tables up to date.
 
     The first run reads all, later ones what is new. --domain and what follows are for --alerts.
     """
-    _check(store, live, batch, alerts or bool(rule))
+    _check(store, out, live, batch, alerts or bool(rule))
     end_on_sigterm()
     with ExitStack() as stack:
         look = None
@@ -109,7 +109,7 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _check(store: Path, is_live: bool, is_batch: bool, has_alerts: bool) -> None:
+def _check(store: Path, out: Path, is_live: bool, is_batch: bool, has_alerts: bool) -> None:
     """Say what cannot work before Spark is started for it."""
     from hubbub.store import Store
 
@@ -117,6 +117,8 @@ def _check(store: Path, is_live: bool, is_batch: bool, has_alerts: bool) -> None
         raise ConfigurationError("--live and --batch cannot be had together")
     if has_alerts and not is_live:
         raise ConfigurationError("--alerts and --rule need --live: they look at what happens now")
+    if out.resolve().is_relative_to(store.resolve()):
+        raise ConfigurationError(f"{out} is in the recording itself: name another folder")
     Store(store)
     _convert_rest(store)
 

@@ -63,9 +63,9 @@ def produce(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Make samples of a subject, as often as consumers want them, until Ctrl-C.
+    """Make samples of a subject, as often as consumers want them.
 
-    Without consumers nothing is made. Exits with 1 when a sample could not be made.
+    Without consumers nothing is made. Ctrl-C ends it. Exits with 1 when a sample could not be made.
     """
     if sum(one is not None for one in (value, command, csv_file)) != 1:
         raise typer.BadParameter("give one of --value, --command and --csv")

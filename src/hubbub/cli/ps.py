@@ -15,6 +15,7 @@ from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import plural, print_json
+from hubbub.cli.times import show_uptime
 from hubbub.statistics import PeerStatistics
 
 _ID_DIGITS = 6
@@ -23,9 +24,7 @@ _COLUMNS = (
     Column("id", is_number=False),
     Column("host", is_number=False),
     Column("pid"),
-    Column("version", is_number=False, is_optional=True),
     Column("uptime"),
-    Column("index", is_optional=True),
     Column("link", is_number=False),
     Column("address", is_number=False, is_optional=True),
     Column("heard"),
@@ -41,7 +40,7 @@ def ps(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the nodes that are on the bus, near and behind gateways, and what those did.
+    """Show the nodes that are on the bus, here and behind gateways.
 
     Exits with 1 when there are none.
     """
@@ -111,9 +110,7 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
         peer.id[:_ID_DIGITS],
         peer.host,
         str(peer.pid),
-        peer.version or UNKNOWN,
-        write_uptime(peer.uptime_s),
-        UNKNOWN if peer.index is None else str(peer.index),
+        show_uptime(peer.uptime_s),
         peer.link,
         peer.address,
         f"{peer.heard_ms_ago:,.0f} ms ago",
@@ -123,19 +120,7 @@ def _cells(peer: PeerStatistics) -> tuple[str, ...]:
 def _far_cells(far: FarNode) -> tuple[str, ...]:
     node = far.node
     head = node.source.name, node.source.id.hex()[:_ID_DIGITS], node.host, str(node.pid)
-    return (*head, UNKNOWN, UNKNOWN, UNKNOWN, ARROW.join(far.path), UNKNOWN, UNKNOWN)
-
-
-def write_uptime(seconds: float) -> str:
-    """Write a duration with its two largest units."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return (*head, UNKNOWN, ARROW.join(far.path), UNKNOWN, UNKNOWN)
 
 
 def _fields(channel: str, peer: PeerStatistics) -> dict[str, Any]:

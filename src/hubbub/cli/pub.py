@@ -110,7 +110,7 @@ def pub(
         if not _meet(publisher, wait_subs, timeout):
             raise typer.Exit(1)
         tally = Tally()
-        progress = Progress(None if lines else count, " receiver(s)")
+        progress = Progress(None if lines else count, " receiving")
         payloads = itertools.islice(payloads, count)
         code = _publish_and_confirm(node, publisher, payloads, rate, tally, progress)
     _report(subject, tally, as_json)

@@ -68,7 +68,7 @@ def rec(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Record the messages of one or more patterns, and what the bus itself does.
+    """Record messages by their patterns, and what the bus itself does.
 
     What is acknowledged is on the disk for certain. Publishers never wait for it. A store that
     exists is gone on with; two recorders cannot share one. Exits with 3 if a message could not be

@@ -42,7 +42,7 @@ def report(
     ] = Format.HTML,
     as_json: Json = False,
 ) -> None:
-    """Show what was recorded: findings in plain words, pictures, and the tables behind them.
+    """Show what was recorded, in plain words, pictures and tables.
 
     The page is one file that needs no network and no script. Neither Spark nor Java is needed.
     """

@@ -85,5 +85,5 @@ def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _listing(listing: Listing, width: int | None) -> list[str]:
-    columns = [Column(one.title, is_number=one.is_number) for one in listing.columns]
+    columns = [Column(one.title, one.is_number, one.is_optional) for one in listing.columns]
     return table(columns, listing.rows, width)

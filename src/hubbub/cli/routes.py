@@ -24,7 +24,7 @@ def routes(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the gateways, near and far: their sides, and the topics that they pass on to each.
+    """Show the gateways, their sides, and the topics they pass on.
 
     Exits with 1 when there are none.
     """

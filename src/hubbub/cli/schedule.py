@@ -36,7 +36,7 @@ def schedule(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the time-triggered topics: producers, their consumers, periods, ticks, load and misses.
+    """Show time-triggered topics: who makes and wants what, how often.
 
     Exits with 1 when there are none.
     """

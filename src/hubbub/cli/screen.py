@@ -4,11 +4,12 @@ import os
 import select
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hubbub.cli.session import EXIT_BROKEN_PIPE, EXIT_FAILED
-from hubbub.cli.terminal import cut, escape, note
+from hubbub.cli.terminal import cells, cut, escape, note, shorten
 from hubbub.limits import MS, SECOND, US
 
 UNKNOWN = "-"
@@ -28,16 +29,18 @@ class Column(NamedTuple):
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Lay out cells as lines, the titles first; what is text is shortened to fit into `width`."""
+    """Lay out cells as lines, the titles first, as wide as they are or to fit into `width`.
+
+    What can be done without is left out before any name is shortened.
+    """
     titles = [column.title for column in columns]
     rows = [titles, *([escape(cell) for cell in row] for row in rows)]
-    widths = fit_widths(columns, rows, width)
-    while width is not None and _width_of(widths) > width:
+    while width is not None and _width_of(_widest(rows)) > width:
         places = [place for place, column in enumerate(columns) if column.is_optional]
         if not places:
             break
         columns, *rows = (_without(line, places[-1]) for line in (columns, *rows))
-        widths = fit_widths(columns, rows, width)
+    widths = fit_widths(columns, rows, width)
     return [_line(columns, row, widths, width) for row in rows]
 
 
@@ -53,10 +56,14 @@ def fit_widths(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None
 ) -> list[int]:
     """Return how wide each column is to be, all of them and what is between them in `width`."""
-    widths = [max(map(_cells, texts)) for texts in zip(*rows, strict=True)]
+    widths = _widest(rows)
     if width is not None:
         _shrink(widths, columns, width)
     return widths
+
+
+def _widest(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cells, texts)) for texts in zip(*rows, strict=True)]
 
 
 def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
@@ -74,22 +81,23 @@ def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
 def _line(
     columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], width: int | None
 ) -> str:
-    cells = []
+    laid_out = []
     for column, text, room in zip(columns, row, widths, strict=True):
-        shown = cut(text, room)
-        blank = " " * (room - _cells(shown))
-        cells.append(blank + shown if column.is_number else shown + blank)
-    line = _GAP.join(cells).rstrip()
+        shown = shorten(text, room)
+        blank = " " * (room - cells(shown))
+        laid_out.append(blank + shown if column.is_number else shown + blank)
+    line = _GAP.join(laid_out).rstrip()
     return line if width is None else cut(line, width)
 
 
-def _cells(text: str) -> int:
-    """Count the columns of the terminal that a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
+def wrapped(head: str, text: str, width: int | None) -> list[str]:
+    """Write a text behind its head, below each other what does not fit into `width`."""
+    if width is None or width <= 2 * len(head):
+        return [head + text]
+    return textwrap.wrap(
+        text, width, initial_indent=head, subsequent_indent=" " * len(head),
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
 
 
 def duration(time_ns: float | None) -> str:
@@ -112,8 +120,9 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """Return how many columns there are; None: as many as wanted."""
-        return shutil.get_terminal_size().columns if self.is_terminal else None
+        """Return how many columns there are; None: a pipe, unless COLUMNS says how wide it is."""
+        is_known = self.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
+        return shutil.get_terminal_size().columns if is_known else None
 
     def show(self, lines: Sequence[str]) -> None:
         """Show these lines: instead of those before, or below them."""

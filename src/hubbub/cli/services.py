@@ -50,9 +50,9 @@ def services(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show all services: key, manager, epoch, messages, subscribers, and what we are to them.
+    """Show all services, who manages them, and how many subscribe.
 
-    Exits with 1 without any.
+    Exits with 1 when there are none.
     """
     with open_node(domain, interface, log, peers, services=_GUEST) as node:
         code = look_again(wait, watch, lambda screen: _show(node, screen, as_json))
@@ -90,7 +90,7 @@ def ring(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the nodes that share services, their shares, and who would manage what.
+    """Show the nodes that share services, and who would manage what.
 
     Exits with 1 when there are none.
     """

@@ -10,7 +10,7 @@ import typer
 from hubbub.cli.options import Json
 from hubbub.cli.progress import Progress
 from hubbub.cli.quantities import parse_duration, parse_size
-from hubbub.cli.screen import UNKNOWN, Column, Screen, table, write_until_the_end
+from hubbub.cli.screen import UNKNOWN, Column, Screen, table, wrapped, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.cli.terminal import note, plural, print_json, size
 from hubbub.cli.times import parse_time_ns, show_span, show_time
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hubbub.store.verify import Fault
 
 app = typer.Typer(
-    help="Look at a recording: what it holds, whether it is sound, how to make it smaller.",
+    help="Look at a recording: what it holds, whether it is sound.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -40,7 +40,7 @@ def open_store(path: Path) -> "Store":
 
 @app.command("info")
 def info(path: Place, as_json: Json = False) -> None:
-    """Tell what a recording holds: from when to when, of which topics, in how many files.
+    """Tell what a recording holds: times, topics, files.
 
     Exits with 1 when some of it cannot be read.
     """
@@ -55,14 +55,14 @@ def info(path: Place, as_json: Json = False) -> None:
         print_json(_info_fields(found))
     else:
         screen = Screen()
-        lines = [*_summary(found), *_topics(found, screen.width)]
+        lines = [*_summary(found, screen.width), *_topics(found, screen.width)]
         code = write_until_the_end(lambda: print(*lines, sep="\n") or 0)
         if code:
             raise typer.Exit(code)
     raise typer.Exit(1 if found.faults else 0)
 
 
-def _summary(found: "StoreInfo") -> list[str]:
+def _summary(found: "StoreInfo", width: int | None) -> list[str]:
     span = UNKNOWN
     if found.start_ns is not None and found.end_ns is not None:
         length = show_span(found.end_ns - found.start_ns)
@@ -84,11 +84,9 @@ def _summary(found: "StoreInfo") -> list[str]:
         f"segments      {journal}",
         f"files         {files}",
     ]
-    lines += [
-        f"reader        {one.name} needs "
-        + ", ".join(f"{name} from {first:,}" for name, first in one.needs.items())
-        for one in found.checkpoints
-    ]
+    for one in found.checkpoints:
+        needs = ", ".join(f"{name} from {first:,}" for name, first in one.needs.items())
+        lines += wrapped("reader        ", f"{one.name} needs {needs}", width)
     return lines
 
 
@@ -166,7 +164,7 @@ def _info_fields(found: "StoreInfo") -> dict[str, Any]:
 
 @app.command("verify")
 def verify(path: Place, as_json: Json = False) -> None:
-    """Look for everything that is wrong: checksums, unreadable files, holes and doubles.
+    """Look for damage, holes and doubles in a recording.
 
     Exits with 1 when something is.
     """
@@ -215,10 +213,11 @@ def _report_faults(
 
 @app.command("convert")
 def convert(path: Place, as_json: Json = False) -> None:
-    """Turn what a recorder left in the journal into Parquet files, which Spark reads.
+    """Make Parquet files of what a recorder left in its journal.
 
-    A recorder does this by itself, also when it starts again; this is for one that was killed, or
-    recorded with --no-convert. Exits with 1 when something could not be read.
+    Spark reads those alone. A recorder does this by itself, also when it starts again; this is for
+    one that was killed, or recorded with --no-convert. Exits with 1 when something could not be
+    read.
     """
     open_store(path)
     from hubbub.store.converter import convert_rest
@@ -247,7 +246,7 @@ def convert(path: Place, as_json: Json = False) -> None:
 
 @app.command("compact")
 def compact(path: Place, as_json: Json = False) -> None:
-    """Put the small files of past hours together, for readers that read all of them at once.
+    """Put the small files of past hours together.
 
     A recorder does this by itself for hours that end while it records. What a registered reader
     still needs, and the newest files, stay as they are.
@@ -288,10 +287,11 @@ def prune(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove old data: whole files of past hours, none that a registered reader still needs.
+    """Remove old data that no reader needs.
 
-    Shows what would go, and removes it only with --yes. Small files that were compacted an hour ago
-    go in any case: the same rows are in larger ones.
+    Whole files of past hours go, none that a registered reader still needs. Shows what would go,
+    and removes it only with --yes. Small files that were compacted an hour ago go in any case: the
+    same rows are in larger ones.
     """
     if keep is not None and before is not None:
         raise typer.BadParameter("give one of --keep and --before")

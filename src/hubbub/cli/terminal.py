@@ -56,6 +56,26 @@ def cut(text: str, columns: int) -> str:
     return set_cell_size(text, columns - 1).rstrip() + "…"
 
 
+def shorten(text: str, columns: int) -> str:
+    """Shorten a name in its middle, so that subjects that begin alike stay apart; else the end."""
+    if cells(text) <= columns or " " in text:
+        return cut(text, columns)
+    tail_columns = (columns - 1) // 2
+    tail = text[len(text) - tail_columns :]
+    while cells(tail) > tail_columns:
+        tail = tail[1:]
+    return cut(text, columns - cells(tail)) + tail
+
+
+def cells(text: str) -> int:
+    """Count the columns of the terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def note(text: str) -> None:
     """Tell the user something that is not the command's output: one line on stderr."""
     sys.stdout.flush()

@@ -7,7 +7,8 @@ import typer
 
 from hubbub.cli.quantities import parse_duration
 from hubbub.errors import ConfigurationError
-from hubbub.limits import MS, SECOND
+from hubbub.limits import SECOND, US
+from hubbub.report.words import moment, span
 
 From = Annotated[
     str | None,
@@ -45,21 +46,14 @@ def parse_time_ns(text: str, start_ns: int | None = None, end_ns: int | None = N
 
 def show_time(time_ns: int | None) -> str:
     """Write a time to the millisecond, in UTC."""
-    if time_ns is None:
-        return "-"
-    seconds, rest_ns = divmod(time_ns, SECOND)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{rest_ns // MS:03}"
+    return moment(None if time_ns is None else time_ns // US, has_date=True)
 
 
 def show_span(span_ns: int) -> str:
-    """Write a span of time as people say it."""
-    seconds = span_ns / SECOND
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    days, rest = divmod(whole, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, rest = divmod(rest, 60)
-    clock = f"{hours}:{minutes:02}:{rest:02}" if days or hours else f"{minutes}:{rest:02} min"
-    return f"{days} d {clock}" if days else clock
+    """Write how long something took, as the report does."""
+    return span(span_ns // US)
+
+
+def show_uptime(seconds: float) -> str:
+    """Write for how long somebody has been there, in whole seconds."""
+    return show_span(int(seconds) * SECOND)

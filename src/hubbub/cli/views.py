@@ -9,10 +9,7 @@ from hubbub.cli.screen import UNKNOWN, duration
 from hubbub.cli.terminal import plural, size
 from hubbub.limits import US
 
-_CLOCKS = (
-    "latencies compare two clocks: between hosts, they contain the difference of these"
-    " (`hubbub doctor` tells whether this one is synchronised)"
-)
+_CLOCKS = "between hosts, latencies contain the difference of two clocks"
 
 
 def _no_doubt(topic: Topic) -> str | None:

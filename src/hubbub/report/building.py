@@ -1,5 +1,6 @@
 """From tables to figures: all of the report that is arithmetic."""
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from hubbub.limits import REPORT_ROWS_MAX
@@ -8,6 +9,7 @@ from hubbub.report.losses import add_up_losses, list_gaps, list_periods, list_qu
 from hubbub.report.nodes import (
     add_up_counters,
     count_nodes,
+    has_ended,
     list_elsewhere,
     list_flows,
     list_lanes,
@@ -67,7 +69,11 @@ def build(tables: Tables) -> Figures:
         elsewhere=list_elsewhere(timeline),
         flows=list_flows(matrix),
         managers=list_managers(tables["service_managers"]),
-        open_windows=pc.sum(pc.invert(health["final"])).as_py() or 0,
+        open_windows=0 if has_ended(timeline) else _count_open(health["final"]),
         late=tables.late,
         missing=tables.missing,
     )
+
+
+def _count_open(final: pa.ChunkedArray) -> int:
+    return pc.sum(pc.invert(final)).as_py() or 0

@@ -16,7 +16,6 @@ from hubbub.report.scale import Scale, Tick, time_ticks
 from hubbub.report.words import cut
 
 LETTER_PX: Final = 6.6  # Of a letter of 12 px, on average.
-LINE_PX: Final = 15
 AXIS_PX: Final = 24
 WIDE_PX: Final = 920
 NARROW_PX: Final = 360

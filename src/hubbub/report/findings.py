@@ -7,6 +7,7 @@ bus or the recorder named it.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Final, TypeVar
 
 from hubbub.limits import REPORT_FINDINGS_MAX
@@ -69,14 +70,12 @@ def _worst(
 
 
 def _losses(figures: Figures) -> Iterator[Finding]:
-    yield from _worst(
-        [one for one in figures.losses if one.lost_by != BY_RECORDER],
-        _say_loss,
-        lambda others: (
-            f"{plural(sum(one.messages for one in others), 'further message')} lost on "
-            f"{plural(len(others), 'further topic')}."
-        ),
-    )
+    timed = {(one.subject, one.source) for one in figures.periods}
+    mine = [one for one in figures.losses if one.lost_by != BY_RECORDER]
+    samples = [one for one in mine if not one.reported_as and (one.subject, one.source) in timed]
+    broken = [one for one in mine if one not in samples]
+    yield from _worst(broken, _say_loss, partial(_say_further, "further message"))
+    yield from _worst(samples, _say_samples, partial(_say_further, "further sample"))
     known = sum(one.messages for one in figures.losses if not one.is_pause)
     if "gaps" in figures.missing or "topic_health" in figures.missing:
         return
@@ -87,6 +86,11 @@ def _losses(figures: Figures) -> Iterator[Finding]:
             ("One of them is older than the other, or a window is still open.",),
             "gaps",
         )
+
+
+def _say_further(noun: str, others: Sequence[Loss]) -> str:
+    lost = plural(sum(one.messages for one in others), noun)
+    return f"{lost} lost on {plural(len(others), 'further topic')}."
 
 
 def _counted(figures: Figures) -> Iterator[Finding]:
@@ -117,6 +121,17 @@ def _say_loss(loss: Loss) -> Finding:
         Level.BAD,
         f"{where} {period(loss.first_us, loss.last_us)}, {who_told}{by}.",
         (f"{plural(loss.gaps, 'hole')} in the sequence", *hint),
+        "loss",
+    )
+
+
+def _say_samples(loss: Loss) -> Finding:
+    """Say it of a time-triggered topic, which nobody repairs: the slots that it cost count."""
+    what = f"{plural(loss.messages, 'sample')} lost on {loss.subject} by producer {loss.source}"
+    return Finding(
+        Level.WARNING,
+        f"{what} {period(loss.first_us, loss.last_us)}.",
+        (f"{plural(loss.gaps, 'hole')} in the sequence", "samples are not repaired"),
         "loss",
     )
 

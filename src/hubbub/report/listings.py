@@ -12,10 +12,11 @@ from hubbub.report.words import UNKNOWN, cut, latency, moment, plural, share, si
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; numbers stand on the right."""
+    """A column of a table; numbers stand on the right, a narrow terminal has no optional ones."""
 
     title: str
     is_number: bool = True
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,9 @@ class Listing:
 def _listing(
     name: str, title: str, columns: str, rows: Iterable[Sequence[str]], in_all: int
 ) -> Listing:
-    """Make a table; of `columns`, separated by spaces, those with a `-` in front hold text."""
+    """Make a table; of `columns`, those with a `-` in front hold text, a `?` behind is optional."""
     heads = tuple(
-        Column(one.lstrip("-").replace("_", " "), is_number=not one.startswith("-"))
+        Column(one.strip("-?").replace("_", " "), not one.startswith("-"), one.endswith("?"))
         for one in columns.split()
     )
     kept = tuple(tuple(map(cut, row)) for row in islice(rows, REPORT_ROWS_MAX))
@@ -68,7 +69,7 @@ def _topics(figures: Figures) -> Listing:
         )
         for one in figures.topics
     )
-    heads = "-subject -publisher messages data p50 p95 p99 max jitter lost twice"
+    heads = "-subject -publisher messages data p50 p95? p99 max jitter? lost twice?"
     return _listing("topics", "Topics", heads, rows, figures.topics_in_all)
 
 
@@ -81,7 +82,7 @@ def _gaps(figures: Figures) -> Listing:
         )
         for one in figures.gaps
     )
-    heads = "-subject -publisher lost first last after before -reported -lost_by"
+    heads = "-subject -publisher lost first last after before? -reported -lost_by?"
     return _listing("gaps", "Holes in the sequences", heads, rows, figures.gaps_in_all)
 
 

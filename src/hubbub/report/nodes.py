@@ -21,6 +21,7 @@ _QUIET = (
     *("PublisherMatched", "PublisherUnmatched", "SubscriberMatched", "SubscriberUnmatched"),
 )
 RECORDER = "in the recorder's own node"
+_LISTENS_TO = "/hubbub/events/*"  # Every recorder does, as long as it records.
 _SUBJECTS_SHOWN = 8
 
 
@@ -100,6 +101,21 @@ def read_detail(detail: str | None) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return read if isinstance(read, dict) else {}
+
+
+def has_ended(timeline: pa.Table) -> bool:
+    """Tell whether the last recorder has stopped listening; one that was killed never did.
+
+    Its own node is the only one that no link leads to.
+    """
+    kinds = pa.array(["SubscriptionBegun", "SubscriptionEnded"])
+    table = _by_time(timeline.filter(pc.is_in(timeline["kind"], value_set=kinds)))
+    heard = pc.match_substring(pc.fill_null(table["detail"], ""), _LISTENS_TO)
+    for row in reversed(table.filter(heard).to_pylist()):
+        told = read_detail(row["detail"])
+        if told.get("subject") == _LISTENS_TO and not told.get("link"):
+            return bool(row["kind"] == "SubscriptionEnded")
+    return False
 
 
 def list_slow(timeline: pa.Table) -> tuple[Slow, ...]:

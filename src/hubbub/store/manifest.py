@@ -102,11 +102,3 @@ def readable(store: Path, table: str) -> list[DataFile]:
 def readable_files(store: Path, table: str) -> list[Path]:
     """Return the paths of the files that hold each converted row of a table once."""
     return [file.path for file in readable(store, table)]
-
-
-def streamable_from(store: Path, table: str) -> int:
-    """Return the first row from which on the small files, which a stream lists, are all there.
-
-    What is before it is in large files: a new stream takes that from `readable_files` first.
-    """
-    return read_manifest(store).swept.get(table, 0)

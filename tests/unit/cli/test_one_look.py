@@ -170,7 +170,21 @@ def test_table_fits_80_columns_with_every_title_it_must_have(columns: tuple[Colu
     assert all(column.title in table(columns, [row], None)[0] for column in columns)
 
 
-def test_help_of_all_commands_is_short() -> None:
+def groups() -> dict[str, Any]:
+    """Find what lists commands: the whole tree, and those of its commands that have some."""
     tree = app_module.command_tree()
-    context = tree.make_context("hubbub", [], resilient_parsing=True)
-    assert max(map(len, tree.get_help(context).splitlines())) <= 80
+    named = {f"hubbub {name}": one for name, one in tree.commands.items()}
+    return {"hubbub": tree} | {name: one for name, one in named.items() if hasattr(one, "commands")}
+
+
+@pytest.mark.parametrize(("name", "group"), groups().items(), ids=groups())
+def test_list_of_commands_fits_80_columns_and_ends_every_sentence(name: str, group: Any) -> None:
+    lines = group.get_help(group.make_context(name, [], resilient_parsing=True)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.endswith("...") and "Usage" not in line] == []
+
+
+def test_every_command_is_listed_once_by_what_it_is_for() -> None:
+    tree = app_module.command_tree()
+    listed = tree.list_commands(tree.make_context("hubbub", [], resilient_parsing=True))
+    assert sorted(listed) == sorted(tree.commands)

@@ -15,6 +15,8 @@ from hubbub.cli.app import run
         (["--alerts"], "--alerts and --rule need --live: they look at what happens now"),
         (["--rule", "loss=1"], "--alerts and --rule need --live: they look at what happens now"),
         ([], "no store"),
+        (["--out", "no store"], "no store is in the recording itself: name another folder"),
+        (["--out", "no store/tables"], "is in the recording itself: name another folder"),
     ],
 )
 def test_run_that_cannot_work_is_one_line(
@@ -24,7 +26,8 @@ def test_run_that_cannot_work_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["hubbub", "pipeline", "run", str(tmp_path / "no store"), "--out", str(tmp_path)]
+    monkeypatch.chdir(tmp_path)
+    arguments = ["hubbub", "pipeline", "run", "no store", "--out", "tables"]
     monkeypatch.setattr(sys, "argv", arguments + options)
     with pytest.raises(SystemExit) as exited:
         run()

@@ -41,4 +41,4 @@ def test_relative_time_needs_a_recording_and_a_duration() -> None:
 def test_times_are_shown() -> None:
     assert show_time(NOON + 7 * MS) == "2026-11-16 12:00:00.007" and show_time(None) == "-"
     spans = [1500 * MS, 61 * SECOND, 3_725 * SECOND, 90_061 * SECOND]
-    assert [show_span(one) for one in spans] == ["1.5 s", "1:01 min", "1:02:05", "1 d 1:01:01"]
+    assert [show_span(one) for one in spans] == ["1.5 s", "1 min 1 s", "1 h 02 min", "1 d 1 h"]

@@ -7,7 +7,7 @@ import pytest
 from hubbub.cli.screen import Column
 from hubbub.cli.top.payload import write_payload
 from hubbub.cli.top.sheet import Cell, Order, Row, arrange, count, text
-from hubbub.cli.top.sheets import add_trends, draw_trend, figures
+from hubbub.cli.top.sheets import add_trends, draw_course, draw_trend, figures
 from hubbub.cli.top.traffic import PREVIEW_BYTES, TREND_INTERVALS, Traffic
 from hubbub.limits import MS, US
 from hubbub.message import Message, Source
@@ -112,6 +112,18 @@ def test_publishers_of_a_subject_are_added_up() -> None:
 )
 def test_trend_is_drawn_from_nothing_to_the_highest(trend: list[float], bars: str) -> None:
     assert draw_trend(trend) == bars
+
+
+@pytest.mark.parametrize(
+    ("trend", "lines"),
+    [
+        ([10.0, 10.1], ["████", "████"]),  # Steady is no mountain.
+        ([8.0, 0.0, 4.0, 0.01], ["█   ", "█ █▁"]),
+        ([], ["", ""]),
+    ],
+)
+def test_course_is_drawn_from_nothing_to_the_highest(trend: list[float], lines: list[str]) -> None:
+    assert draw_course(trend, 4, 2) == lines
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tests.unit.report.literal import (
     LIDAR,
     SECOND_US,
     WINDOW_US,
+    Row,
     event,
     gap,
     health,
@@ -40,6 +41,28 @@ def test_everything_is_added_up(figures: Figures) -> None:
     assert (figures.nodes, figures.subjects, figures.messages) == (3, 3, 25)
     assert (figures.bytes, figures.lost, figures.duplicates) == (2500, 14, 2)
     assert figures.open_windows == 1
+
+
+LISTENING = "/hubbub/events/*"
+BEGUN = event(0, "SubscriptionBegun", DASH, subject=LISTENING)
+ENDED = event(25, "SubscriptionEnded", DASH, subject=LISTENING)
+ANOTHER = event(26, "SubscriptionBegun", GPS, subject=LISTENING, link="local")
+
+
+@pytest.mark.parametrize(
+    ("timeline", "open_windows"),
+    [
+        ([BEGUN], 1),
+        ([BEGUN, ENDED], 0),
+        ([BEGUN, ENDED, ANOTHER], 0),  # A recorder elsewhere writes nothing here.
+        ([BEGUN, ENDED, event(27, "SubscriptionBegun", DASH, subject=LISTENING)], 1),
+        ([ENDED | {"detail": None}], 1),
+    ],
+)
+def test_windows_of_a_recording_that_has_ended_grow_no_more(
+    timeline: list[Row], open_windows: int
+) -> None:
+    assert build(morning(node_timeline=timeline)).open_windows == open_windows
 
 
 def test_repairs_are_counted_once_a_publisher_and_window(figures: Figures) -> None:

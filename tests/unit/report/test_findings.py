@@ -68,6 +68,14 @@ def test_bus_that_counted_otherwise_is_told() -> None:
     assert said in texts(found, Level.NOTE)
 
 
+def test_samples_that_are_lost_are_no_broken_promise() -> None:
+    lost = gap("/speed", 7, 9, reported=False, reported_as=None, lost_by="unknown")
+    found = findings_of(gaps=[lost], period_compliance=[slots("/speed", slots=9, met=9)])
+    (said,) = [text for text in texts(found, Level.WARNING) if text.startswith("3 samples lost")]
+    assert "on /speed by producer lidar#aa0000 between 08:00:12.000 and 08:00:13.000" in said
+    assert not any("/speed" in text for text in texts(found, Level.BAD))
+
+
 def test_every_finding_but_the_unfinished_leads_somewhere() -> None:
     for one in find(build(morning())):
         assert one.place, one.text

@@ -21,7 +21,6 @@ from hubbub.store.manifest import (
     read_manifest,
     readable,
     readable_files,
-    streamable_from,
 )
 from hubbub.store.reading import read_table
 from hubbub.store.schema import EVENTS, MESSAGES
@@ -123,7 +122,7 @@ def test_nothing_that_a_reader_needs_is_compacted_or_swept(tmp_path: Path) -> No
     with tidying(tmp_path):
         sweep(tmp_path, MUCH_LATER)
     assert [file.first for file in data_files(tmp_path, "messages")] == [3, 6, 9, 12, 15]
-    assert streamable_from(tmp_path, "messages") == 3
+    assert read_manifest(tmp_path).swept["messages"] == 3
     remove(tmp_path, "other")
     advance(tmp_path, "pipeline", {"messages": 100})
     with tidying(tmp_path):

@@ -15,7 +15,7 @@ from hubbub.store.compact import tidying
 from hubbub.store.convert import convert_segment, damaged_folder
 from hubbub.store.journal import segments
 from hubbub.store.layout import HOUR_NS, data_files, file_name
-from hubbub.store.manifest import read_manifest, readable_files, streamable_from
+from hubbub.store.manifest import read_manifest, readable_files
 from hubbub.store.prune import prune
 from hubbub.store.verify import Fault, files_of, verify
 from tests.unit.store.disk import STRIDE, DyingDisk
@@ -142,7 +142,7 @@ def test_pruning_shows_first_and_does_it_then(hours: Path) -> None:
     assert len(shown.removed) == 4 and offsets(hours) == list(range(30))
     done = prune(hours, NOW, before_ns=before_ns, is_dry=False)
     assert done == shown and offsets(hours) == list(range(12, 30))
-    assert faults(hours) == [] and streamable_from(hours, "messages") == 12
+    assert faults(hours) == [] and read_manifest(hours).swept["messages"] == 12
 
 
 def test_newest_file_is_never_pruned(hours: Path) -> None:

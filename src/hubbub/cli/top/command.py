@@ -19,7 +19,7 @@ def top(
     peers: Peers = None,
     log: Log = None,
 ) -> None:
-    """Show the whole bus live: topics, nodes, links, schedule, services, events.
+    """Show the whole bus live: topics, nodes, links, services, events.
 
     It subscribes to PATTERN to count what flows; rates are of the last second. Keys: 1 to 6 choose
     a table, / filters, s sorts, Enter opens a topic, q quits.

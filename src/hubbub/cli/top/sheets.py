@@ -7,18 +7,20 @@ import hubbub
 from hubbub.awareness import RemotePeer
 from hubbub.cli.directory import Topic, list_topics
 from hubbub.cli.formats import write_clock
-from hubbub.cli.ps import write_uptime
 from hubbub.cli.screen import UNKNOWN, Column, duration
 from hubbub.cli.terminal import plural, size
+from hubbub.cli.times import show_uptime
 from hubbub.cli.top.gather import Look, Told
 from hubbub.cli.top.links import link_rows
 from hubbub.cli.top.sheet import BAD, COURSE, FAINT, GOOD, PLAIN, Cell, Row, Sheet, count, text
 from hubbub.cli.top.traffic import TopicFigures
 from hubbub.cli.views import write_rate
+from hubbub.gateway.routes import ROUTES_PATTERN
 from hubbub.statistics import PeerStatistics
 from hubbub.telling import SUBJECTS
 
-_OF_NODES: Final = SUBJECTS.removesuffix("*")
+# That somebody looks on makes nodes and gateways tell of themselves; it is no traffic of the bus.
+_OWN: Final = (SUBJECTS.removesuffix("*"), ROUTES_PATTERN.removesuffix("*"))
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _TREND_COLUMNS: Final = 10
 _HEADROOM: Final = 1.3  # What is steady is no full block.
@@ -44,8 +46,7 @@ def topics(look: Look) -> Sheet:
     declared = {topic.subject: topic for topic in list_topics(look.peers)}
     for producer in look.producers:
         declared.setdefault(producer.subject, Topic(producer.subject))
-    # That somebody looks on makes nodes tell of themselves; it is no traffic of the bus.
-    own = [one for one in flowing.keys() | declared.keys() if one.startswith(_OF_NODES)]
+    own = [one for one in flowing.keys() | declared.keys() if one.startswith(_OWN)]
     subjects = sorted((declared.keys() | flowing.keys()).difference(own))
     ends = _sampled_ends(look)
     rows = tuple(
@@ -111,9 +112,26 @@ def draw_trend(trend: list[float]) -> str:
     return "".join(_BARS[round((len(_BARS) - 1) * one / highest)] for one in shown)
 
 
+def draw_course(trend: list[float], columns: int, lines: int) -> list[str]:
+    """Draw a trend as bars of several lines, stretched over the columns, from nothing upwards.
+
+    A scale that began with the lowest would make mountains of what is steady.
+    """
+    highest = max(trend, default=0) or 1.0
+    steps = len(_BARS)
+    shown = [trend[at * len(trend) // columns] for at in range(columns)] if trend else []
+    heights = [max(round(lines * steps * one / highest), one > 0) for one in shown]
+    return [
+        "".join(
+            " " if height <= floor else _BARS[min(height - floor, steps) - 1] for height in heights
+        )
+        for floor in range((lines - 1) * steps, -1, -steps)
+    ]
+
+
 def nodes(look: Look) -> Sheet:
     """List who is there."""
-    columns = _columns("node,host,link", "pid,up,heard,pub,sub,repaired,missing")
+    columns = _columns("node,host,link", "up,heard,pub,sub,repaired,missing")
     declared = {(one.channel, one.node.id): one for one in look.peers}
     present = [
         (peer, declared.get((channel.name, bytes.fromhex(peer.id))))
@@ -135,7 +153,7 @@ def _node_row(peer: PeerStatistics, declared: RemotePeer | None) -> Row:
         peer.id,
         (
             text(peer.name, tone), text(peer.host), text("slow" if peer.is_slow else peer.link),
-            Cell(str(peer.pid), peer.pid), Cell(write_uptime(peer.uptime_s), peer.uptime_s),
+            Cell(show_uptime(peer.uptime_s), peer.uptime_s),
             Cell(f"{peer.heard_ms_ago:,.0f} ms", peer.heard_ms_ago), count(publishes),
             count(wants), count(peer.repaired_frames), count(peer.missing_frames, is_bad=True),
         ),
@@ -201,17 +219,20 @@ def services(look: Look) -> Sheet:
 
 def events(look: Look) -> Sheet:
     """List what the bus told, the newest first."""
-    rows = tuple(_event_row(told) for told in reversed(look.events))
+    # Where there is but one channel, the first line of the screen names it.
+    channel = f" on {look.own.channels[0].name}" if len(look.own.channels) == 1 else ""
+    rows = tuple(_event_row(told, channel) for told in reversed(look.events))
     return Sheet("Events", _columns("time,event"), rows, "nothing happened yet")
 
 
-def _event_row(told: Told) -> Row:
+def _event_row(told: Told, channel: str) -> Row:
     event = told.event
+    what = str(event).removesuffix(channel).removesuffix(",")
     tone = GOOD if isinstance(event, _GOOD_EVENTS) else BAD
     if isinstance(event, _PLAIN_EVENTS):
         tone = PLAIN
     clock = write_clock(told.time_ns)[: len("12:34:56")]
-    return Row(str(told.number), (Cell(clock, told.number), text(str(event), tone)))
+    return Row(str(told.number), (Cell(clock, told.number), text(what, tone)))
 
 
 SHEETS: Final[tuple[Callable[[Look], Sheet], ...]] = (
@@ -221,9 +242,9 @@ SHEETS: Final[tuple[Callable[[Look], Sheet], ...]] = (
 
 def summarise(look: Look) -> str:
     """Say in one line where this is and how much flows."""
-    rate = sum(one.rate for one in look.topics)
-    byte_rate = sum(one.byte_rate for one in look.topics)
-    lost = sum(one.lost for one in look.topics)
+    flows = [one for one in look.topics if not one.subject.startswith(_OWN)]
+    rate, byte_rate = sum(one.rate for one in flows), sum(one.byte_rate for one in flows)
+    lost = sum(one.lost for one in flows)
     flow = f"{write_rate(rate)} messages/s, {size(byte_rate)}/s"
     words = [plural(len(look.peers), "node"), flow, f"{lost:,} lost"]
     if look.dropped:

@@ -9,6 +9,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from hubbub.cli.screen import fit_widths
+from hubbub.cli.terminal import shorten
 from hubbub.cli.top.gather import Look
 from hubbub.cli.top.sheet import BAD, COURSE, FAINT, GOOD, Order, Row, Sheet, arrange
 from hubbub.cli.top.sheets import SHEETS, summarise
@@ -108,7 +109,8 @@ class TablesScreen(Screen[None]):
             table.add_column(_cell(sheet, place, titles[place]), width=width)
         for row in rows:
             shown = [
-                _cell(sheet, place, cell.text, cell.tone) for place, cell in enumerate(row.cells)
+                _cell(sheet, place, shorten(cell.text, widths[place]), cell.tone)
+                for place, cell in enumerate(row.cells)
             ]
             table.add_row(*shown, key=row.key)
         places = {row.key: place for place, row in enumerate(rows)}

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
-from textual.widgets import Footer, Sparkline, Static
+from textual.widgets import Footer, Static
 
 from hubbub.cli.directory import list_topics
 from hubbub.cli.formats import write_clock
@@ -16,10 +16,11 @@ from hubbub.cli.screen import UNKNOWN, Column, duration, table
 from hubbub.cli.terminal import escape, size
 from hubbub.cli.top.gather import Look
 from hubbub.cli.top.payload import write_payload
-from hubbub.cli.top.sheets import add_trends
+from hubbub.cli.top.sheets import add_trends, draw_course
 from hubbub.cli.top.traffic import TopicFigures
 from hubbub.cli.views import write_rate
 
+_BAR_LINES = 3
 _COLUMNS = (
     Column("publisher", is_number=False),
     *(Column(title) for title in ("per s", "bytes/s", "p50", "p99", "max", "lost", "messages")),
@@ -40,7 +41,7 @@ class TopicScreen(Screen[None]):
         """Lay out: the subject, its course, its ends, its newest message."""
         yield Static(Text(f" {escape(self._subject)}", style="bold"), id="subject")
         yield Static(id="course")
-        yield Sparkline([], id="sparkline")
+        yield Static(id="bars")
         yield Static(id="ends")
         with VerticalScroll(id="message"):
             yield Static(id="payload")
@@ -56,7 +57,8 @@ class TopicScreen(Screen[None]):
         flows = [one for one in seen.topics if one.subject == self._subject]
         trend = add_trends(flows)
         self.query_one("#course", Static).update(_course(trend))
-        self.query_one("#sparkline", Sparkline).data = trend
+        bars = "\n".join(draw_course(trend, self.size.width - 2, _BAR_LINES))
+        self.query_one("#bars", Static).update(Text(bars, style="dodger_blue1"))
         ends = Text("\n".join(_ends(self._subject, seen, flows, self.size.width - 2)))
         self.query_one("#ends", Static).update(ends)
         payload = Text("\n".join(_newest(self._subject, seen, flows)))
