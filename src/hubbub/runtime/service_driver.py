@@ -29,6 +29,8 @@ _WALL_LOOK_NS = SECOND
 class ServiceDriver:
     """Drives the services of one node."""
 
+    is_apart = True
+
     def __init__(self, machine: Rendezvous, link: DatagramLink, loop: Loop, take: Take) -> None:
         self.machine = machine
         self.link = link
