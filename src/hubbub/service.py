@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _log = logger_of("subscription")
 _REQUEST_PATIENCE_S = 10.0
 CHANNEL = "services"
+_BYTES = (bytes, bytearray, memoryview)  # A union would be made anew at each call.
 make_served = lru_cache(1024)(Served)
 
 
@@ -187,9 +188,11 @@ class Service(Closing):
             check_subject(subject)
             if retain:
                 raise ConfigurationError("a service keeps its last value without a subject")
-        lane = self.lane_of(subject)
+        lane = self._lanes.get(subject) or self.lane_of(subject)
         if wait is None and not retain and not credentials:
-            self.publish_plain(lane, check_payload(payload))
+            data = check_payload(payload)
+            if not self._driver.publish(lane, data):
+                self.publish_plain(lane, data)
             return None
         flags = RETAIN if retain else 0
         settled = self._send(lane, check_payload(payload), flags, credentials, wait)
@@ -302,7 +305,8 @@ class Service(Closing):
 
     def _take(self, delivered: Delivered, received_ns: int) -> None:
         subject, payloads = delivered.subject, delivered.payloads
-        topic = self._topic_of(delivered.origin, delivered.incarnation, subject)
+        which = (delivered.origin, delivered.incarnation, subject)
+        topic = self._topics.get(which) or self._topic_of(*which)
         delivery = Delivery(
             topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns,
             make_served(CHANNEL, -1, 0, self.name, delivered.epoch),
@@ -387,7 +391,7 @@ def unite(wanted: list[tuple[str, ...]]) -> tuple[str, ...]:
 
 def check_payload(payload: Any) -> bytes:
     """Return a payload as bytes, or say what is wrong with it."""
-    if not isinstance(payload, bytes | bytearray | memoryview):
+    if not isinstance(payload, _BYTES):
         raise PayloadError(f"{payload!r} is no bytes")
     data = bytes(payload)
     if len(data) > SERVICE_PAYLOAD_BYTES_MAX:

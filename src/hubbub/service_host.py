@@ -35,7 +35,7 @@ class ServiceHost:
         self._pool = node._pool
         self._call_at = node._call_at
         self._lead_until = node._lead_until
-        self._nudge = node._nudge
+        self._nudge = node._loop.nudge
 
     def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> object:
         if pattern != self._name:

@@ -11,6 +11,8 @@ PATIENCE_S = 10.0
 class Probe:
     """An attachment that notes what is called, and can be told to misbehave."""
 
+    is_apart = False
+
     def __init__(self) -> None:
         self.inside, self.outside = socket.socketpair()
         self.inside.setblocking(False)
@@ -18,6 +20,7 @@ class Probe:
         self.advanced: list[int] = []
         self.late_ms: list[float] = []
         self.deadline_ns: int | None = None
+        self.asked = 0
         self.happened = threading.Event()
         self.on_readable: Callable[[], object] = lambda: None
         self.on_advance: Callable[[], object] = lambda: None
@@ -49,6 +52,7 @@ class Probe:
         self.on_advance()
 
     def deadline(self) -> int | None:
+        self.asked += 1
         return self.deadline_ns
 
     def starved(self, late_ms: float) -> None:

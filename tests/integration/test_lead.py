@@ -50,6 +50,27 @@ def test_a_reader_serves_what_comes_in_its_own_thread(loop: Loop, probe: Probe) 
     assert not loop.is_loop_thread()
 
 
+def test_a_deadline_moved_between_two_turns_of_a_reader_is_asked_for(
+    loop: Loop, probe: Probe
+) -> None:
+    other = Probe()
+    loop.attach(other)
+    probe.is_apart = True
+
+    def exchange(count: int) -> None:
+        probe.outside.send(b"x")
+        assert loop.lead_until(lambda: len(probe.received) >= count, deadline())
+
+    for number in (1, 2, 3):
+        exchange(number)
+    asked = other.asked
+    loop.wake_by(time.monotonic_ns() + SECOND)  # Far away, and nobody waits: nobody is woken.
+    exchange(4)
+    assert other.asked > asked
+    loop.detach(other)
+    other.close()
+
+
 def test_after_a_reader_has_gone_the_io_thread_serves(loop: Loop, probe: Probe) -> None:
     assert loop.lead_until(lambda: True, None)
     served_by: list[int] = []

@@ -80,6 +80,46 @@ def test_a_deadline_that_moves_closer_is_met_after_a_wake_up(loop: Loop, probe: 
     probe.wait()
 
 
+def test_who_keeps_to_itself_has_nobody_else_asked_for_a_deadline(
+    no_tick: None, loop: Loop, probe: Probe
+) -> None:
+    apart = Probe()
+    apart.is_apart = True
+    loop.attach(apart)
+    for _ in range(2):  # After the second, the wake-up by attaching is dealt with.
+        exchange(apart)
+    asked, asked_apart = probe.asked, apart.asked
+    for _ in range(5):
+        exchange(apart)
+    assert probe.asked == asked
+    assert apart.asked >= asked_apart + 4
+    exchange(probe)  # What this one does may move the deadline of any.
+    exchange(probe)
+    assert probe.asked > asked
+    loop.detach(apart)
+    apart.close()
+
+
+def exchange(probe: Probe) -> None:
+    probe.outside.send(b"x")
+    probe.wait()
+
+
+def test_a_deadline_that_another_moved_is_met(no_tick: None, loop: Loop, probe: Probe) -> None:
+    other = Probe()
+    loop.attach(other)
+
+    def move() -> None:
+        other.deadline_ns = 1
+
+    probe.on_readable = move
+    probe.outside.send(b"x")
+    other.wait()
+    assert other.advanced
+    loop.detach(other)
+    other.close()
+
+
 def test_wake_ups_are_never_lost(no_tick: None, loop: Loop, probe: Probe) -> None:
     for _ in range(300):
         probe.deadline_ns = 1

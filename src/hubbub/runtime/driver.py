@@ -47,6 +47,8 @@ _BURSTS_ON_IO_THREAD = 64
 class Driver:
     """Drives one core over one link; an attachment of the I/O thread."""
 
+    is_apart = False  # What it takes in moves the deadlines of its pipes.
+
     def __init__(
         self,
         core: Core,

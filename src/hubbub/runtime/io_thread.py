@@ -10,6 +10,8 @@ Invariants:
   trip.
 - Work left before `wake()` is seen: the thread lowers the flag that says "woken" before it looks
   for work, and looks at the flag after saying that it is about to wait.
+- A deadline moves only while its attachment is served, or one that is not apart, or before
+  `wake()`. So between a message of services and the next only their own is asked for.
 """
 
 import heapq
@@ -18,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hubbub.limits import LEAD_PATIENCE, SECOND
 from hubbub.runtime.failures import Failures
@@ -28,9 +30,14 @@ from hubbub.runtime.ownership import owns
 from hubbub.runtime.poller import WRITABLE, open_poller
 from hubbub.runtime.spin import Ready, Spin
 
+_NEVER: Final = 1 << 63
+
 
 class Attachment(Protocol):
     """What a node gives the loop, one per channel; compared by identity."""
+
+    is_apart: bool
+    """What it does moves its own deadline alone, unless it wakes the loop."""
 
     def filenos(self) -> list[int]:
         """Name the descriptors to wait for; asked once, when attaching."""
@@ -98,6 +105,10 @@ class IoThread:
         self._lateness = Lateness(time.monotonic_ns())
         self._led_by: int | None = None
         self._hot: Attachment | None = None  # Who had something to read last.
+        self._deadlines: dict[Attachment, int] = {}  # As they were told last.
+        self._is_any_moved = True  # Since then,
+        self._moved: Attachment | None = None  # or that of this one.
+        self._nearest_ns = _NEVER
         self._serving: Attachment | None = None
         self._leavers: list[threading.Event] = []
         self._calls: deque[tuple[int, Callable[[], object]]] = deque()
@@ -133,6 +144,7 @@ class IoThread:
                 del self._owners[fileno]
                 self._poller.discard(fileno)
         self.attachments = {a: f for a, f in self.attachments.items() if a is not attachment}
+        self._is_any_moved = True
         return True
 
     def watch_writable(self, attachment: Attachment, fileno: int, on: bool) -> None:
@@ -154,6 +166,7 @@ class IoThread:
 
     def wake(self) -> None:
         """Make the thread look for work; one that runs will look before it waits."""
+        self._is_any_moved = True
         if self._is_woken:
             return
         self._is_woken = True
@@ -169,6 +182,7 @@ class IoThread:
         A reader that publishes in between its messages is back in microseconds: to have the thread
         take the lead meanwhile would cost two switches each time.
         """
+        self._is_any_moved = True
         is_far = deadline_ns - time.monotonic_ns() > LEAD_PATIENCE
         if self._is_polling or not is_far:
             self.wake()
@@ -214,7 +228,7 @@ class IoThread:
             if not lead.is_free:
                 self.wake()
             if lead.lock.acquire(timeout=_seconds_until(deadline_ns)):
-                self._lead_while(lambda: may_lead() and not is_ready(), deadline_ns)
+                self._lead_while(lambda: not is_ready() and may_lead(), deadline_ns)
             is_interrupted = False
         finally:
             lead.is_wanted = False
@@ -237,6 +251,7 @@ class IoThread:
             lead.leader = None
             lead.lock.release()
         if is_interrupted:
+            self._is_any_moved = True  # Who was about to be asked was not, perhaps.
             lead.need()
 
     def take_turn(self) -> None:
@@ -299,7 +314,7 @@ class IoThread:
         wait until it is back, the message cannot.
         """
         deadline = self._serve_due(time.monotonic_ns())
-        if limit_ns is not None and (deadline is None or limit_ns < deadline):
+        if limit_ns is not None and limit_ns < deadline:
             deadline = limit_ns
         now, ready = self._wait(deadline)
         if not now:
@@ -310,7 +325,7 @@ class IoThread:
         for fileno, mask in ready:
             self._serve_ready(fileno, mask, now)
 
-    def _wait(self, deadline: int | None) -> tuple[int, Ready]:
+    def _wait(self, deadline: int) -> tuple[int, Ready]:
         """Wait until something is ready or due; return the time and what is ready.
 
         The time is 0 where a look found something and served it.
@@ -320,26 +335,29 @@ class IoThread:
         due = self._lateness.expect(deadline, before)
         if due > before and not self._is_woken:
             ready: Ready = []
-            if self._is_in_a_hurry():
+            is_early = True
+            if self._spin.is_worth_it and self._is_in_a_hurry():
                 ready = self._spin.look(before, due, self._look)
                 if self._spin.has_served:
                     # Not late, nothing else ready, and a reader may wait for what was served.
                     self._is_polling = False
                     return 0, ready
-            if not ready:
                 # A look may have taken the timer's only sign that the deadline has come.
                 is_early = not self._is_woken and time.monotonic_ns() < due
+            if not ready:
                 ready = self._poller.poll(due, is_waiting=is_early)
-            self._spin.waited(time.monotonic_ns() - before, is_ready=bool(ready))
+            now = time.monotonic_ns()
+            self._spin.waited(now - before, is_ready=bool(ready))
         else:
             ready = self._poller.poll(due, is_waiting=False)
+            now = time.monotonic_ns()
         self._is_polling = False
         counters = self._counters
         counters.polls += 1
         if self._is_woken:
             self._is_woken = False
             counters.wakeups += 1
-        return time.monotonic_ns(), ready
+        return now, ready
 
     def _is_in_a_hurry(self) -> bool:
         """Tell whether to look again instead of sleeping may help anybody.
@@ -347,7 +365,7 @@ class IoThread:
         A reader that leads waits. But beside one that is busy with what it has, this thread would
         only take the interpreter away from it: 10 % of the messages a second.
         """
-        return threading.current_thread() is not self._thread or self._is_awaited()
+        return self._lead.leader != self._thread.ident or self._is_awaited()
 
     def _look(self, now: int) -> bool:
         """Let who had something to read last look for more; True: there was something."""
@@ -356,6 +374,7 @@ class IoThread:
         self._serving = hot
         try:
             if hot in self.attachments:
+                self._note_moved(hot)
                 is_served = hot.look(now)
         except BaseException as error:
             self._failed("look", error)
@@ -383,17 +402,27 @@ class IoThread:
             self._hot = owner
             self._serve(owner, owner.readable, now)
 
-    def _serve_due(self, now: int) -> int | None:
+    def _serve_due(self, now: int) -> int:
         """Advance whoever is due, and return the nearest deadline of all."""
-        nearest = self._run_calls(now)
-        for attachment in self.attachments:
+        called_ns = self._run_calls(now)
+        moved, self._moved = self._moved, None
+        if self._is_any_moved or now >= self._nearest_ns:
+            self._is_any_moved = False  # Before they are asked: who moves one is asked again.
+            self._deadlines = {}
+            for attachment in self.attachments:
+                self._serve_one_due(attachment, now)
+        elif moved is not None:
+            self._serve_one_due(moved, now)
+        self._nearest_ns = nearest_ns = min(self._deadlines.values(), default=_NEVER)
+        return nearest_ns if nearest_ns < called_ns else called_ns
+
+    def _serve_one_due(self, attachment: Attachment, now: int) -> None:
+        """Advance an attachment if it is due, and note its deadline."""
+        deadline = self._deadline(attachment)
+        if deadline is not None and deadline <= now:
+            self._serve(attachment, attachment.advance, now)
             deadline = self._deadline(attachment)
-            if deadline is not None and deadline <= now:
-                self._serve(attachment, attachment.advance, now)
-                deadline = self._deadline(attachment)
-            if deadline is not None and (nearest is None or deadline < nearest):
-                nearest = deadline
-        return nearest
+        self._deadlines[attachment] = _NEVER if deadline is None else deadline
 
     def _deadline(self, attachment: Attachment) -> int | None:
         """Ask one attachment for its deadline; one that fails has none."""
@@ -411,6 +440,8 @@ class IoThread:
 
     def _serve(self, attachment: Attachment, method: Callable[[Any], None], argument: Any) -> None:
         """Call one method of an attachment, unless it has left."""
+        if not attachment.is_apart or self._moved is not attachment:
+            self._note_moved(attachment)
         self._serving = attachment
         try:
             if attachment in self.attachments:
@@ -420,6 +451,12 @@ class IoThread:
         self._serving = None
         if self._leavers:
             self._release_leavers()
+
+    def _note_moved(self, attachment: Attachment) -> None:
+        """Ask an attachment for its deadline again; unless it keeps to itself, all."""
+        if not attachment.is_apart or self._moved not in (None, attachment):
+            self._is_any_moved = True
+        self._moved = attachment
 
     def _failed(self, what: str, error: BaseException) -> None:
         """Report what was raised, unless it was meant for the thread that leads."""
@@ -435,7 +472,7 @@ class IoThread:
         while self._leavers:
             self._leavers.pop().set()
 
-    def _run_calls(self, now: int) -> int | None:
+    def _run_calls(self, now: int) -> int:
         """Run the functions that are due, and return when the next one is."""
         timers = self._timers
         while self._calls:
@@ -443,11 +480,12 @@ class IoThread:
             heapq.heappush(timers, (deadline_ns, next(self._timer_order), function))
         while timers and timers[0][0] <= now:
             function = heapq.heappop(timers)[2]
+            self._is_any_moved = True
             try:
                 function()
             except BaseException as error:
                 self._failed(getattr(function, "__qualname__", repr(function)), error)
-        return timers[0][0] if timers else None
+        return timers[0][0] if timers else _NEVER
 
 
 def _seconds_until(deadline_ns: int | None) -> float:

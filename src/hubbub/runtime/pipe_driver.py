@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class PipeDriver:
     """Drives the pipes of one link of one channel."""
 
+    is_apart = False
+
     def __init__(self, driver: "Driver", link: PipeLink[Any]) -> None:
         self.link = link
         self._driver = driver

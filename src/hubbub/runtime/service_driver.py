@@ -29,6 +29,8 @@ _WALL_LOOK_NS = SECOND
 class ServiceDriver:
     """Drives the services of one node."""
 
+    is_apart = True
+
     def __init__(self, machine: Rendezvous, link: DatagramLink, loop: Loop, take: Take) -> None:
         self.machine = machine
         self.link = link
@@ -43,6 +45,8 @@ class ServiceDriver:
         self.awaited = 0  # How many calls wait for what becomes of a message.
         self._wall_ns = 0
         self._armed_ns = 0
+        self._out = machine.out
+        self._is_watching = False  # For room in the socket.
 
     # Called by the I/O thread.
 
@@ -52,11 +56,11 @@ class ServiceDriver:
 
     def readable(self, now: int) -> None:
         """Take in what has come."""
-        self._take_in(now, self.link.receive())
+        self._take_in(now, self.link.receive_some())
 
     def look(self, now: int) -> bool:
         """Take in what may have come; False: nothing had."""
-        received = self.link.receive()
+        received = self.link.receive_some()
         if received:
             self._take_in(now, received)
         return bool(received)
@@ -73,7 +77,7 @@ class ServiceDriver:
         """Go on sending."""
         with self.lock:
             self.link.send_waiting()
-            self.loop.watch_writable(self, self.link.fileno(), self.link.is_full)
+            self._watch()
 
     def advance(self, now: int) -> None:
         """Do what is due; what waits to be read comes first, lest silence be seen in it."""
@@ -184,13 +188,14 @@ class ServiceDriver:
 
     def _send(self) -> None:
         """Send what the machine made, and take what it hands out."""
-        machine, link = self.machine, self.link
+        machine, out, send = self.machine, self._out, self.link.send
+        while out:  # Messages go before the answers to those who sent them.
+            send(*out.popleft())
         machine.flush()
-        out, was_full = machine.out, link.is_full
         while out:
-            link.send(*out.popleft())
-        if link.is_full and not was_full:
-            self.loop.watch_writable(self, link.fileno(), True)
+            send(*out.popleft())
+        if self.link.is_full:
+            self._watch()
         seat = machine.seat
         if seat.deliveries:
             self._found.extend(seat.deliveries)
@@ -204,6 +209,12 @@ class ServiceDriver:
             told = (GivenUp, ManagerNamed)
             self._found.extend(one for one in seat.events if isinstance(one, told))
             seat.events.clear()
+
+    def _watch(self) -> None:
+        """Go on sending when the socket has room, as long as something waits for it."""
+        if self.link.is_full is not self._is_watching:
+            self._is_watching = self.link.is_full
+            self.loop.watch_writable(self, self.link.fileno(), self._is_watching)
 
     # Without the lock.
 

@@ -1,6 +1,9 @@
 """Spinning: only while waits are short, and hardly ever in vain."""
 
+import pytest
+
 from hubbub.limits import SECOND, US
+from hubbub.runtime import spin as spinning
 from hubbub.runtime.spin import Spin
 
 
@@ -49,6 +52,17 @@ def test_after_a_short_wait_it_looks_until_something_is_there() -> None:
     spin.spin_ns = FAR
     assert spin.look(0, FAR, nothing) == [(7, 1)]
     assert poller.looks == 3
+
+
+def test_between_two_looks_it_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    spin, poller = make()
+    monkeypatch.setattr(spinning, "_give_way", lambda: given.append(poller.looks))
+    spin.waited(50 * US, is_ready=True)
+    poller.ready_at = 3
+    spin.spin_ns = FAR
+    spin.look(0, FAR, nothing)
+    assert given == [1, 2]  # What was found waits for nobody.
 
 
 def test_it_does_not_look_beyond_a_deadline_or_a_wake_up() -> None:

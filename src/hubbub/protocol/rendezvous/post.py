@@ -54,11 +54,11 @@ class Post:
 
     def send_made(self, now: int, node: bytes, make: Callable[[int], bytes], done: Done) -> None:
         """Send one node a request whose body somebody makes for its number."""
-        place = self.view.place_of(node)
-        if place is None:
+        member = self.view.members.get(node)
+        if member is None:
             done(now, node, None)
         else:
-            self.hops.post(now, ((node, place),), SERVICE, make, done)
+            self.hops.post(now, ((node, member.place),), SERVICE, make, done)
 
     def tell(
         self, now: int, node: bytes, notice: Notice, done: Done = ignore,

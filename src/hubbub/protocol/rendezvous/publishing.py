@@ -129,11 +129,6 @@ class Publishing:
         """Tell whether nothing is under way."""
         return not self.messages
 
-    @property
-    def has_room(self) -> bool:
-        """Tell whether one more message may be under way."""
-        return self.messages < PUBLISHES_MAX and self.size_bytes < PUBLISHES_BYTES_MAX
-
     def lane(self, name: str, subject: str = "") -> Lane:
         """Return what this node publishes in a service."""
         way = (service_key(name), subject)
@@ -147,7 +142,8 @@ class Publishing:
     def has_room_in(self, lane: Lane) -> bool:
         """Tell whether one more message of a service may be under way."""
         first = next(iter(lane.under_way), lane.last)
-        return self.has_room and lane.last + len(lane.waiting) - first < SEEN_WINDOW // 2
+        has_room = self.messages < PUBLISHES_MAX and self.size_bytes < PUBLISHES_BYTES_MAX
+        return has_room and lane.last + len(lane.waiting) - first < SEEN_WINDOW // 2
 
     def add(self, lane: Lane, payload: bytes) -> bool:
         """Put a message to those that wait already; False: it is to be published by itself."""
@@ -173,6 +169,11 @@ class Publishing:
         if flags or credentials or is_urgent:
             flags |= PROMPT if is_urgent else 0
             return self._publish_alone(now, lane, payload, flags, credentials)
+        if not lane.waiting and self._may_go(now, lane):
+            self.messages += 1
+            self.size_bytes += len(payload)
+            self._send(now, lane, payload, 0, 1, len(payload))
+            return lane.last
         if lane.waiting_bytes + len(payload) + LENGTH_BYTES > self._batch_bytes:
             self._cut(now, lane)
         self._wait(lane, payload)
@@ -221,7 +222,12 @@ class Publishing:
             return
         count, size_bytes = len(waiting), sum(map(len, waiting))
         rest = join(waiting) if count > 1 else waiting[0]
-        flags, first, until_ns = BATCH if count > 1 else 0, lane.last + 1, now + self._patience_ns
+        self._send(now, lane, rest, BATCH if count > 1 else 0, count, size_bytes)
+
+    def _send(
+        self, now: int, lane: Lane, rest: bytes, flags: int, count: int, size_bytes: int
+    ) -> None:
+        first, until_ns = lane.last + 1, now + self._patience_ns
         lane.last += count
         lane.cut_ns = now
         published = _Published(
@@ -238,7 +244,7 @@ class Publishing:
     def _try(self, now: int, published: _Published) -> None:
         """Send messages to the manager."""
         asking = self.asking
-        if not asking.is_ready(now):
+        if now < asking.ready_ns and not asking.is_ready(now):
             published.due_ns = self._plan(asking.ready_ns)
             return
         published.due_ns = NEVER  # Until it is acknowledged, or given up.

@@ -142,6 +142,7 @@ class Rendezvous:
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
         self._acks: dict[Place, list[Answer]] = {}  # Of messages, which may wait for each other.
+        self._passed: list[tuple[Place, Passage]] = []  # Not answered yet.
         self._acks_count = 0
         self._acks_bytes = 0
         self._acks_ns = NEVER
@@ -157,11 +158,17 @@ class Rendezvous:
         return self.seat.out
 
     def flush(self) -> None:
-        """Make frames of the answers that were given since the last time."""
-        if not (self._acks_count or self._answers or self._late):
-            return
+        """Make frames of the answers that were given since the last time.
+
+        The shell sends what is there already before that: a message does not wait for answers.
+        """
+        if self._passed:
+            self._answer_passed(self.seat.now)
         is_many = self._acks_count >= ANSWERS_PER_FRAME or self._acks_bytes >= ACK_BYTES
-        if is_many or self.seat.now >= self._acks_ns:
+        is_due = is_many or self.seat.now >= self._acks_ns
+        if not (is_due or self._answers or self._late):
+            return
+        if is_due:
             for place, acks in self._acks.items():
                 self._answers.setdefault(place, []).extend(acks)
             self._acks, self._acks_count, self._acks_bytes, self._acks_ns = {}, 0, 0, NEVER
@@ -178,8 +185,17 @@ class Rendezvous:
         self._answers.clear()
         self._hints.clear()
 
+    def _answer_passed(self, now: int) -> None:
+        """Give the answers to what went the short way."""
+        for place, (answer, type, flags, size_bytes) in self._passed:
+            if type == INFO:
+                self._acknowledge(now, place, answer, size_bytes)
+            else:
+                self._answer_publish(now, place, answer, flags, size_bytes)
+        self._passed.clear()
+
     def deadline(self) -> int:
-        """Return when `advance` must be called."""
+        """Return when `advance` must be called, after `flush`."""
         late_ns = self.seat.now + CROWDED_LOOK if self._late else NEVER
         due_ns = min(
             self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns, self._acks_ns,
@@ -229,7 +245,7 @@ class Rendezvous:
     ) -> int | None:  # fmt: skip
         """Publish in a service that is known already."""
         self.seat.now = now
-        if not self.has_room_in(lane):
+        if not self.publishing.has_room_in(lane) or self.hops.is_crowded(now):
             return None
         return self.publishing.publish(
             now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent
@@ -322,16 +338,9 @@ class Rendezvous:
         if not self.is_closed:
             passage = self.express.take(now, data)
             if passage is not None:
-                self._answer_passage(now, place, passage)
+                self._passed.append((place, passage))
                 return  # Nobody came or went.
         self._receive(now, data, place)
-
-    def _answer_passage(self, now: int, place: Place, passage: Passage) -> None:
-        answer, type, flags, size_bytes = passage
-        if type == INFO:
-            self._acknowledge(now, place, answer, size_bytes)
-        else:
-            self._answer_publish(now, place, answer, flags, size_bytes)
 
     def _receive(self, now: int, data: bytes, place: Place) -> None:
         """Take a datagram that did not go the short way."""

@@ -87,7 +87,8 @@ class View:
         self._started_ns = seat.now
         self._stable_ns = stable_ns
         self._settling: list[tuple[int, bytes]] = []
-        self._closest: dict[bytes, bytes] = {}
+        self._closest: dict[bytes, bytes] = {}  # To keys of services, as long as nobody
+        self._closest_others: dict[bytes, bytes] = {}  # comes or goes; ourselves left out.
         self._cached_version = -1
 
     @property
@@ -184,16 +185,19 @@ class View:
 
     def closest(self, key: bytes) -> bytes | None:
         """Return who manages a service; None: we leave, and nobody else is here."""
-        if self._cached_version != self.version or len(self._closest) > SERVICES_MAX:
+        found = self._closest.get(key) if self._cached_version == self.version else None
+        return found or self._keep(self._closest, key, self.rank(key, 1))
+
+    def _keep(self, cache: dict[bytes, bytes], key: bytes, ranked: list[bytes]) -> bytes | None:
+        """Remember the first of those found, as long as nobody comes or goes."""
+        if self._cached_version != self.version or len(cache) > SERVICES_MAX:
             self._cached_version = self.version
             self._closest.clear()
-        found = self._closest.get(key)
-        if found is None:
-            ranked = self.rank(key, 1)
-            if not ranked:
-                return None
-            found = self._closest[key] = ranked[0]
-        return found
+            self._closest_others.clear()
+        if not ranked:
+            return None
+        cache[key] = ranked[0]
+        return ranked[0]
 
     @property
     def age_ns(self) -> int:
@@ -207,11 +211,13 @@ class View:
 
     def closest_to_ask(self, key: bytes) -> bytes | None:
         """Return whom our own requests go to: while we are new, we do not count ourselves."""
-        if self.age_ns >= self._stable_ns:
+        if self.seat.now - self._started_ns >= self._stable_ns:
             return self.closest(key)
-        ranked = self.rank(key, 2)
-        others = [node for node in ranked if node != self.seat.node]
-        return others[0] if others else self.closest(key)
+        found = self._closest_others.get(key) if self._cached_version == self.version else None
+        if found is None:
+            others = [node for node in self.rank(key, 2) if node != self.seat.node]
+            found = self._keep(self._closest_others, key, others)
+        return found or self.closest(key)
 
     def is_gone(self, node: bytes, stamp: int) -> bool:
         """Tell whether who asked for something then is known to have died, or begun anew, since."""

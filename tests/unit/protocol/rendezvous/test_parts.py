@@ -15,6 +15,7 @@ from hubbub.limits import (
     ORDER_LEAP,
     ORDER_LEAP_PATIENCE,
     ORDER_PATIENCE,
+    SECOND,
     SEEN_PUBLISHERS_MAX,
     SEEN_WINDOW,
     SERVICE_LEASE,
@@ -23,13 +24,29 @@ from hubbub.limits import (
 from hubbub.protocol.rendezvous.fanout import plan, plan_below
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Listing
-from hubbub.protocol.rendezvous.placement import PLACEMENTS, find_placement, shares
+from hubbub.protocol.rendezvous.placement import (
+    PLACEMENTS,
+    XorPlacement,
+    find_placement,
+    shares,
+)
 from hubbub.protocol.rendezvous.profile import FAST, SEED, find_profile
 from hubbub.protocol.rendezvous.seat import Seat
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
+from hubbub.protocol.rendezvous.view import State, View
 from hubbub.wire.header import NOTICE
-from hubbub.wire.services import STALE, TAKEN, Answer, Entry, Query, encode_notice, node_key
+from hubbub.wire.services import (
+    STALE,
+    TAKEN,
+    Answer,
+    Entry,
+    Query,
+    Record,
+    distance,
+    encode_notice,
+    node_key,
+)
 
 ORIGIN = (b"abcdefghijkl", 7)
 NODE = b"ABCDEFGHIJKL"
@@ -332,3 +349,20 @@ def test_largest_share_of_a_hundred_nodes_is_about_three_and_a_half_times_the_me
 def test_shares_by_weight_are_those_of_the_weights() -> None:
     assert shares(find_placement("weighted"), [1, 2], [3, 1]) == [0.75, 0.25]
     assert shares(find_placement("hrw"), [1, 2], [3, 1]) == [0.5, 0.5]
+
+
+def test_a_newcomer_asks_the_closest_of_those_who_are_there_now() -> None:
+    seat = Seat(bytes(12), 1, 7, Random(1), 0)
+    view = View(seat, XorPlacement(), 2 * SECOND, 1)
+    keys = [node_key(bytes([number]) * 12) for number in range(20, 40)]
+    assert {view.closest_to_ask(key) for key in keys} == {seat.node}
+    here: set[bytes] = set()
+    for number, state in ((1, State.ALIVE), (2, State.ALIVE), (3, State.ALIVE), (1, State.DEAD)):
+        node = bytes([number]) * 12
+        here ^= {node}
+        view.apply(0, Record(node, "10.0.0.1", 1, 1, 1, state), ("10.0.0.1", 1))
+        for key in keys:
+            closest = min(here, key=lambda one: distance(key, node_key(one)))
+            assert view.closest_to_ask(key) == closest
+    seat.now = 2 * SECOND
+    assert view.closest_to_ask(node_key(seat.node)) == seat.node

@@ -17,7 +17,7 @@ from hubbub.limits import (
 )
 from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.track import Track
-from hubbub.wire.header import HEADER_BYTES, SERVICE
+from hubbub.wire.header import ANSWER, HEADER_BYTES, SERVICE
 from hubbub.wire.services import (
     PUBLISH,
     TAKEN,
@@ -98,6 +98,20 @@ def test_quiet_publisher_sends_each_message_at_once() -> None:
         pair.publish(1)
         assert [one.messages for one in pair.exchange()] == [1]
         pair.pass_time(2 * ACK_DELAY)
+
+
+def test_a_message_is_passed_on_before_it_is_answered() -> None:
+    pair = Pair()
+    pair.publisher.subscribe(pair.now, pair.name)
+    pair.pass_time(1 * SECOND)
+    pair.publish(1)
+    pair.exchange()  # From now on the manager knows the frames of the publisher.
+    pair.publisher.publish(pair.now, pair.name, b"prompt", is_urgent=True)
+    frame = pair.publisher.out.popleft()[1]
+    pair.manager.receive(pair.now, frame, PLACES[1])
+    assert [frame[3] for _, frame in pair.manager.out] == [SERVICE]
+    pair.manager.flush()
+    assert [frame[3] for _, frame in pair.manager.out] == [SERVICE, ANSWER]
 
 
 def test_messages_that_come_while_others_are_under_way_go_together() -> None:
