@@ -6,6 +6,9 @@ The first arena is used only once a peer has said that it could map it. The read
 it is offered (mapping.py), makes views of references, and gives back what the application has let
 go of (returns.py). A writer keeps to little memory, which is warm, as long as its readers get on.
 
+A gateway hands on what it has read to readers of its own, without a copy (onward.py). If it dies,
+the arenas it has claims in are given up, as those of a reader that lives while its pipe ends.
+
 A reader that holds what the writer needs, and gives nothing back for a while, is left behind: the
 writer gives up the arenas that it has claims in and never writes them again, so whatever that
 reader holds or has yet to read stays as it was. It gets no references until it gives signs of life.
@@ -52,9 +55,8 @@ _OFFER: Final = 1
 _TAKEN: Final = 2
 _REFUSED: Final = 3
 _RETIRED: Final = 4
-_MAY_BE_HANDED_ON: Final = (
-    b"\x01"  # Behind an offer: if the reader dies, nobody writes there again.
-)
+# Behind an offer: if a reader dies that hands on, nobody writes there again.
+_MAY_BE_HANDED_ON: Final = b"\x01"
 _HANDS_ON: Final = 1  # Instead of a size, of who takes an offer.
 
 
