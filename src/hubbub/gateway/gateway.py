@@ -192,6 +192,7 @@ def _make_port(side: Side, connection: Connection) -> Port:
     remap = Remap(side.remap) if side.remap else None
     port = Port(side.name, connection.driver.core, side.only, side.urgent, remap)
     if connection.driver.pipes is not None:
+        connection.driver.pipes.hand_on()
         port.has_room = partial(_has_room, connection.driver.pipes)
     return port
 

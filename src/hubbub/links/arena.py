@@ -125,7 +125,7 @@ class Store:
 
     def has_slot(self, size_bytes: int) -> bool:
         """Tell whether a slot of just this size is free."""
-        return bool(self._pool_of(size_bytes))
+        return bool(self._pool if size_bytes == self._size_bytes else self._pool_of(size_bytes))
 
     def put(self, payload: bytes | memoryview, readers: Collection[Hashable]) -> Reference | None:
         """Copy flat bytes into a slot on which each reader has a claim; None if there is no room.
@@ -134,7 +134,7 @@ class Store:
         """
         assert payload and readers
         size_bytes = len(payload)
-        pool = self._pool_of(size_bytes)
+        pool = self._pool if size_bytes == self._size_bytes else self._pool_of(size_bytes)
         slot = pool[-1] if pool else self._find(slot_bytes_for(size_bytes))
         if slot is None:
             return None
@@ -154,10 +154,9 @@ class Store:
         return Reference(number, offset, size_bytes)
 
     def _pool_of(self, size_bytes: int) -> "list[_Slot]":
-        """Return the free slots of just the size that this payload takes."""
-        if size_bytes != self._size_bytes:
-            self._size_bytes = size_bytes
-            self._pool = self._pools.setdefault(slot_bytes_for(size_bytes), [])
+        """Return the free slots of just the size that a payload takes; the next is mostly alike."""
+        self._size_bytes = size_bytes
+        self._pool = self._pools.setdefault(slot_bytes_for(size_bytes), [])
         return self._pool
 
     def release(self, reader: Hashable, places: Iterable[tuple[int, int]]) -> None:
@@ -284,12 +283,18 @@ class Store:
         largest_bytes = max((arena.size_bytes for arena in self.arenas.values()), default=0)
         wanted_bytes = max(slot_bytes, 2 * largest_bytes, FIRST_ARENA_BYTES)
         try:
-            self.arenas[self._next_number] = Arena(min(wanted_bytes, room_bytes))
+            arena = Arena(min(wanted_bytes, room_bytes))
         except LinkError:
             self._failed += 1
             return None
-        self._next_number += 1
+        self.arenas[self.next_number()] = arena
         return self._carve(slot_bytes)
+
+    def next_number(self) -> int:
+        """Number an arena, of ours or of somebody else; no number is used twice."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
 
     def _drain(self, arena: Arena) -> None:
         """Take the slots of an arena out of the pools."""

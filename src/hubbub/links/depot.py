@@ -6,6 +6,9 @@ The first arena is used only once a peer has said that it could map it. The read
 it is offered (mapping.py), makes views of references, and gives back what the application has let
 go of (returns.py). A writer keeps to little memory, which is warm, as long as its readers get on.
 
+A gateway hands on what it has read to readers of its own, without a copy (onward.py). If it dies,
+the arenas it has claims in are given up, as those of a reader that lives while its pipe ends.
+
 A reader that holds what the writer needs, and gives nothing back for a while, is left behind: the
 writer gives up the arenas that it has claims in and never writes them again, so whatever that
 reader holds or has yet to read stays as it was. It gets no references until it gives signs of life.
@@ -29,9 +32,10 @@ from hubbub.limits import (
     STORE_PATIENCE,
     STORE_WARM_BYTES,
 )
-from hubbub.links.arena import Store, StoreStatistics
+from hubbub.links.arena import SLOT_ALIGNMENT_BYTES, Arena, Store, StoreStatistics
 from hubbub.links.local import LocalLink, Note
 from hubbub.links.mapping import Mapping
+from hubbub.links.onward import READER_SLOTS_MAX, Onward
 from hubbub.links.returns import RETURNS, ReturnBox, Returns
 from hubbub.protocol.burst import Pipes
 from hubbub.wire.batch import decode_reference, encode_reference
@@ -42,12 +46,18 @@ _FULL_BYTES: Final = STORE_BYTES_MAX * 3 // 4  # Who publishes large messages wa
 _ROOMY_BYTES: Final = STORE_BYTES_MAX // 2  # ...until here.
 _RETIRED_KEPT: Final = 5 * SECOND  # Frames that refer to an arena may still be repaired.
 _LOOK_AGAIN: Final = 10 * MS
+_LOOK_SOON: Final = 2 * MS  # So soon for what was handed on, then after twice as long, until
+_LOOK_SELDOM: Final = 100 * MS  # so seldom: our writer must not take us for one that holds on.
 
+_NOWHERE: Final = (-1, 0, 0)
 _HEAD: Final = Struct("!BIQ")  # What it says, an arena, its size.
 _OFFER: Final = 1
 _TAKEN: Final = 2
 _REFUSED: Final = 3
 _RETIRED: Final = 4
+# Behind an offer: if a reader dies that hands on, nobody writes there again.
+_MAY_BE_HANDED_ON: Final = b"\x01"
+_HANDS_ON: Final = 1  # Instead of a size, of who takes an offer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,8 @@ class DepotStatistics(StoreStatistics):
     """Offers, references and notes of peers that made no sense, or could not be used."""
     left_behind: int
     """Readers that hold on to what they got, and get nothing fresh for now."""
+    handed_on: int
+    """Messages of other writers that went on to readers of ours without a copy."""
 
 
 @dataclass(slots=True)
@@ -67,6 +79,7 @@ class _Reader:
     offered: set[int] = field(default_factory=set)
     returns: Returns | None = None  # Once it has mapped what it was offered.
     has_refused: bool = False
+    hands_on: bool = False  # Others may read what it got, also when it is dead.
     gave_back_ns: int = 0
 
 
@@ -94,16 +107,38 @@ class Depot:
         self._retired: deque[tuple[int, bytes, int]] = deque()  # When to unmap what.
         self._warm_bytes = STORE_WARM_BYTES  # With so much in use, writing on would be slow.
         self._look_ns = 0  # When to look again what is given back by who was left behind.
+        self._bound_claims(RETURNS)
+        self._onward: Onward | None = None  # What was handed on,
+        self._onward_ns = 0  # when to look again what is given back of it,
+        self._onward_wait_ns = _LOOK_SOON  # after how long;
+        self._departed: dict[bytes, Returns] = {}  # also by those whose pipe has ended.
         self.refused = 0
+
+    def hand_on(self) -> None:
+        """Hand payloads of other writers on to readers of ours, from now on."""
+        self._onward = self._onward or Onward(self._store.next_number)
+        self._bound_claims(RETURNS - READER_SLOTS_MAX)
+
+    def _bound_claims(self, claims_max: int) -> None:
+        self._claims_max = claims_max
+        # With less in use nobody can have so many, for a slot has at least so many bytes.
+        self._loaded_bytes = claims_max * SLOT_ALIGNMENT_BYTES
 
     # Writing.
 
     def refer(self, payload: bytes, route: Pipes) -> bytes | None:
         """Put a payload where all these readers find it; None: it must be sent as it is."""
-        store = self._store
+        store, readers = self._store, self._readers
         for key in route:
-            if not self._is_ready(key):
+            reader = readers.get(key) or self._reader_of(key)
+            returns = reader.returns
+            # At once: what was just read is still in the cache, and is written next.
+            if returns is not None and returns.has_some():
+                self._collect(key, reader)
+            if reader.has_refused or self._is_loaded(key):
                 return None
+        if self._onward is not None and (handed := self._hand_on(self._onward, payload, route)):
+            return handed
         if not store.has_slot(len(payload)):
             self.collect()  # Of readers of other messages.
         reference = store.put(payload, route)
@@ -111,28 +146,40 @@ class Depot:
             self._note_full()
         if reference is None:
             return None
-        for key in route:
-            reader = self._readers[key]
-            is_known = reader.returns is not None and reference.arena in reader.offered
-            if not is_known and not self._offer(key, reference.arena):
-                for reader_key in route:
-                    store.release(reader_key, [reference[:2]])
-                return None
+        if not self._show(reference.arena, route):
+            for key in route:
+                store.release(key, [reference[:2]])
+            return None
         return encode_reference(*reference)
 
-    def _is_ready(self, key: bytes) -> bool:
-        """Take what a reader has given back, and tell whether it may be given more.
+    def _show(self, number: int, route: Pipes) -> bool:
+        """See to it that readers have an arena; False: at least one has not, for now."""
+        for key in route:
+            reader = self._readers[key]
+            is_known = reader.returns is not None and number in reader.offered
+            if not is_known and not self._offer(key, number):
+                return False
+        return True
 
-        At once: what was just read is still in the cache, and is written next.
-        """
-        reader = self._readers.get(key) or self._reader_of(key)
-        returns = reader.returns
-        if returns is not None and returns.has_some():
-            self._collect(key, reader)
-        is_loaded = self._store.claims_of(key) >= RETURNS
+    def _hand_on(self, onward: Onward, payload: bytes, route: Pipes) -> bytes | None:
+        """Refer to a payload where it lies already; None: it must be copied."""
+        place = onward.put(payload, route)
+        if place is None:
+            return None
+        if not self._show(place[0], route):
+            for key in route:
+                onward.release(key, [place])
+            return None
+        return encode_reference(*place, len(payload))
+
+    def _is_loaded(self, key: bytes) -> bool:
+        """Tell whether a reader has as many slots as it could give back at once."""
+        if self._store.bytes_in_use < self._loaded_bytes:
+            return False
+        is_loaded = self._store.claims_of(key) >= self._claims_max
         if is_loaded:
             self._note_full()
-        return not (is_loaded or reader.has_refused)
+        return is_loaded
 
     def _reader_of(self, key: bytes) -> _Reader:
         reader = self._readers.get(key)
@@ -144,8 +191,12 @@ class Depot:
         """See to it that a reader has an arena; False: it has not, for now."""
         reader = self._readers[key]
         if number not in reader.offered:
-            arena = self._store.arenas[number]
-            text = _HEAD.pack(_OFFER, number, arena.size_bytes)
+            arena: Arena | Mapping | None = self._store.arenas.get(number)
+            may_be_handed_on = arena is not None
+            if arena is None and self._onward is not None:
+                arena = self._onward.arenas.get(number)
+            assert arena is not None
+            text = _HEAD.pack(_OFFER, number, arena.size_bytes) + bytes([may_be_handed_on])
             if not self._link.send_note(key, text, arena.fileno):
                 return False
             reader.offered.add(number)
@@ -155,6 +206,13 @@ class Depot:
         """Take what readers have given back."""
         for key, reader in list(self._readers.items()):
             self._collect(key, reader)
+        onward = self._onward
+        if onward is None:
+            return
+        for name, departed in list(self._departed.items()):
+            onward.release(name, departed.take())
+            if not onward.claims_of(name):
+                del self._departed[name]
 
     def _collect(self, key: bytes, reader: _Reader) -> None:
         returns = reader.returns
@@ -162,8 +220,11 @@ class Depot:
             return
         places = returns.take()
         if places:
-            self._store.release(key, places)
+            rest = places if self._onward is None else self._onward.release(key, places)
+            self._store.release(key, rest)
             reader.gave_back_ns = self._clock()
+            self._onward_wait_ns = _LOOK_SOON
+            self._onward_ns = reader.gave_back_ns + _LOOK_SOON
             self.stuck.discard(key)
             self.is_full = self.is_full and self._store.bytes_in_use > _ROOMY_BYTES
         if returns.is_overrun:
@@ -215,7 +276,10 @@ class Depot:
         self.is_full = False
 
     def _retire(self, key: bytes) -> None:
-        for number in self._store.retire(key):
+        self._tell_retired(self._store.retire(key))
+
+    def _tell_retired(self, numbers: list[int]) -> None:
+        for number in numbers:
             for other, reader in self._readers.items():
                 if number in reader.offered:
                     reader.offered.discard(number)
@@ -230,12 +294,22 @@ class Depot:
             return None
         # All before any: a view that goes again gives its slot back, and a repair of the frame
         # would find there what was written since.
-        places = [_locate(writer, packed) for packed in references]
-        found = [place for place in places if place is not None]
-        if len(found) < len(places):
-            self.refused += 1
-            return None
-        return [_make_payload(*place) for place in found]
+        mappings, mapping, latest = writer.mappings, None, -1
+        runs: list[tuple[Mapping, list[tuple[int, int]]]] = []
+        for packed in references:
+            number, offset, size_bytes = decode_reference(packed) or _NOWHERE
+            if number != latest or mapping is None:
+                mapping, latest = mappings.get(number), number
+                if mapping is not None:
+                    places: list[tuple[int, int]] = []
+                    runs.append((mapping, places))
+            if mapping is None or not mapping.holds(offset, size_bytes):
+                self.refused += 1
+                return None
+            places.append((offset, size_bytes))
+        if len(runs) == 1:
+            return _make_payloads(*runs[0])
+        return [payload for run in runs for payload in _make_payloads(*run)]
 
     # Both.
 
@@ -246,24 +320,34 @@ class Depot:
         except error:
             kind, number, size_bytes = 0, 0, 0
         if kind == _OFFER and note.fileno is not None:
-            self._map(note.key, number, note.fileno, size_bytes)
+            may_be_handed_on = note.text[_HEAD.size :] == _MAY_BE_HANDED_ON
+            self._map(note.key, number, note.fileno, size_bytes, may_be_handed_on)
             return
         if kind == _TAKEN and note.fileno is not None:
-            self._take_returns(note.key, note.fileno)
+            self._take_returns(note.key, note.fileno, hands_on=size_bytes == _HANDS_ON)
             return
         if note.fileno is not None:
             os.close(note.fileno)
         reader = self._readers.get(note.key)
         if kind == _RETIRED:
-            self._retired.append((self._clock() + _RETIRED_KEPT, note.key, number))
+            self._note_retired(note.key, number)
         elif kind == _REFUSED and reader is not None:
             self._refuse(note.key, reader)
         else:
             self.refused += 1
 
-    def _take_returns(self, key: bytes, fileno: int) -> None:
+    def _note_retired(self, key: bytes, number: int) -> None:
+        self._retired.append((self._clock() + _RETIRED_KEPT, key, number))
+        writer = self._writers.get(key)
+        mapping = None if writer is None else writer.mappings.get(number)
+        if mapping is not None:
+            mapping.retire()
+
+    def _take_returns(self, key: bytes, fileno: int, *, hands_on: bool) -> None:
         """Look from now on where a reader gives back; it has mapped what it was offered."""
         reader = self._readers.get(key)
+        if reader is not None:
+            reader.hands_on = hands_on
         if reader is None or reader.returns is not None:
             os.close(fileno)
             return
@@ -273,7 +357,10 @@ class Depot:
             self.refused += 1
             self._refuse(key, reader)
 
-    def _map(self, key: bytes, number: int, fileno: int, size_bytes: int) -> None:
+    def _map(
+        self, key: bytes, number: int, fileno: int, size_bytes: int, may_be_handed_on: bool
+    ) -> None:
+        keeps_descriptor = may_be_handed_on and self._onward is not None
         writer = self._writer_of(key)
         if writer is None:
             os.close(fileno)
@@ -289,7 +376,9 @@ class Depot:
             answer = _TAKEN if is_same else _REFUSED
         else:
             try:
-                writer.mappings[number] = Mapping(number, fileno, size_bytes, writer.box)
+                writer.mappings[number] = Mapping(
+                    number, fileno, size_bytes, writer.box, keeps_descriptor=keeps_descriptor
+                )
             except LinkError:
                 answer = _REFUSED
         self.refused += answer == _REFUSED
@@ -300,8 +389,12 @@ class Depot:
 
     def _accept(self, key: bytes, writer: _Writer, number: int) -> None:
         """Say that an offer was taken, and where we give back; again later if it cannot be said."""
-        is_said = self._link.send_note(key, _HEAD.pack(_TAKEN, number, 0), writer.box.fileno)
+        how = 0 if self._onward is None else _HANDS_ON
+        is_said = self._link.send_note(key, _HEAD.pack(_TAKEN, number, how), writer.box.fileno)
         writer.unanswered = None if is_said else number
+        if is_said and how:
+            for mapping in writer.mappings.values():
+                mapping.may_be_handed_on = mapping.fileno >= 0
 
     def _writer_of(self, key: bytes) -> _Writer | None:
         """Return what is known of a peer that writes; None: the system grants no more memory."""
@@ -319,13 +412,29 @@ class Depot:
 
     def pipe_closed(self, key: bytes, *, is_dead: bool) -> None:
         """End with a peer; if it lives, what it may still read or repair stays as it is."""
-        if not is_dead:
+        reader = self._readers.get(key)
+        if not is_dead or (reader is not None and reader.hands_on):
             self._retire(key)
         self._store.forget(key)
         self._readers.pop(key, None)
+        if self._onward is not None:
+            self._part(self._onward, key, reader, is_dead=is_dead)
         self.stuck.discard(key)
         if is_dead:
             self.forget_writer(key)
+
+    def _part(self, onward: Onward, key: bytes, reader: _Reader | None, *, is_dead: bool) -> None:
+        """End with a reader, but not with what was handed on to it while it lives."""
+        if is_dead:
+            for name in [key, *(one for one in self._departed if one.startswith(key))]:
+                onward.forget(name)
+                self._departed.pop(name, None)
+        elif not onward.claims_of(key):
+            onward.forget(key)
+        elif reader is not None and reader.returns is not None:
+            name = key + self._store.next_number().to_bytes(8, "big")
+            self._tell_retired(onward.rename(key, name))
+            self._departed[name] = reader.returns
 
     def forget_writer(self, key: bytes) -> None:
         """Let go of what a peer shared; views of it stay until they are let go of."""
@@ -339,6 +448,8 @@ class Depot:
         """Let go of what was shared by peers that are not among these."""
         for key in [key for key in self._writers if key not in keys]:
             self.forget_writer(key)
+        if self._onward is not None:
+            self._tell_retired([one for one in self._onward.given_up() if self._onward.retire(one)])
 
     def _unanswered(self) -> list[tuple[bytes, _Writer, int]]:
         return [
@@ -356,8 +467,17 @@ class Depot:
             self.collect()
             for key, writer, number in self._unanswered():
                 self._accept(key, writer, number)
+        if self._is_handing_on and now >= self._onward_ns:
+            self._onward_wait_ns = min(2 * self._onward_wait_ns, _LOOK_SELDOM)
+            self._onward_ns = now + self._onward_wait_ns
+            self.collect()
         if self.is_full and now >= self._full_ns + STORE_PATIENCE:
             self._relieve(now)
+
+    @property
+    def _is_handing_on(self) -> bool:
+        """Tell whether readers have what is not ours."""
+        return self._onward is not None and self._onward.bytes_in_use > 0
 
     def deadline(self) -> int | None:
         """Return when `advance` has something to do."""
@@ -366,13 +486,18 @@ class Depot:
             times.append(self._look_ns)
         if self._retired:
             times.append(self._retired[0][0])
+        if self._is_handing_on:
+            times.append(self._onward_ns)
         return min(times, default=None)
 
     def statistics(self) -> DepotStatistics:
         """Count what is shared."""
         self.collect()
         return DepotStatistics(
-            **asdict(self._store.statistics()), not_taken=self.refused, left_behind=len(self.stuck)
+            **asdict(self._store.statistics()),
+            not_taken=self.refused,
+            left_behind=len(self.stuck),
+            handed_on=0 if self._onward is None else self._onward.messages,
         )
 
     def close(self) -> None:
@@ -383,20 +508,8 @@ class Depot:
             self.forget_writer(key)
 
 
-def _locate(writer: _Writer, packed: bytes) -> tuple[Mapping, int, int] | None:
-    """Find where a reference leads; None: nowhere."""
-    reference = decode_reference(packed)
-    if reference is None:
-        return None
-    number, offset, size_bytes = reference
-    mapping = writer.mappings.get(number)
-    if mapping is None or not mapping.holds(offset, size_bytes):
-        return None
-    return mapping, offset, size_bytes
-
-
-def _make_payload(mapping: Mapping, offset: int, size_bytes: int) -> memoryview | bytes | None:
-    """Make a view of what lies there, or a copy where too much is held already."""
+def _make_payloads(mapping: Mapping, places: list[tuple[int, int]]) -> list[Any]:
+    """Make views of what lies there, or copies where too much is held already."""
     if mapping.pinned_bytes > PINNED_BYTES_MAX:
-        return mapping.read(offset, size_bytes)
-    return mapping.lease(offset, size_bytes)
+        return [mapping.read(*place) for place in places]
+    return mapping.lease_all(places)

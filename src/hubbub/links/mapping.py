@@ -15,10 +15,12 @@ is made by the C library: `mmap` tells no address of read-only memory and keeps 
 Measured: a lease takes 0.6 us and 0.3 us to go, whatever its size.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
 import os
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from hubbub.errors import LinkError
@@ -45,51 +47,104 @@ class Released(Protocol):
         """Take one, arena and offset."""
 
 
+class Ledger(Protocol):
+    """Knows what readers of ours were given."""
+
+    def leases(self) -> "list[Lease]":
+        """Return all that is held."""
+
+
 class Mapping:
     """An arena of another process, mapped to be read; it takes the descriptor over."""
 
-    def __init__(self, number: int, fileno: int, size_bytes: int, released: Released) -> None:
+    def __init__(
+        self,
+        number: int,
+        fileno: int,
+        size_bytes: int,
+        released: Released,
+        *,
+        keeps_descriptor: bool = False,
+    ) -> None:
         self.number = number
         self.size_bytes = size_bytes
         self.released = released
         # Leased and not yet released. Leases end without a lock, so it may be off by a few.
         self.pinned_bytes = 0
-        self._pages: _Pages | None = map_sealed(fileno, size_bytes)
+        # Who has given what of it to readers of ours (onward.py), whether that may be, and the
+        # descriptor that they are given.
+        self.ledgers: set[Ledger] = set()
+        self.may_be_handed_on = False
+        self.fileno = -1
+        if keeps_descriptor:
+            with contextlib.suppress(OSError):  # Without one more, payloads are copied.
+                self.fileno = os.dup(fileno)
+        try:
+            self._pages: _Pages | None = map_sealed(fileno, size_bytes)
+        except BaseException:
+            self._close_descriptor()
+            raise
 
     def lease(self, offset: int, size_bytes: int) -> memoryview | None:
         """Return a read-only view whose end is appended to `released`; None if out of bounds."""
-        pages = self._pages_of(offset, size_bytes)
-        if pages is None:
-            return None
-        lease = _lease_at(pages.address + offset)
-        lease.pages = pages
-        lease.offset = offset
-        lease.size_bytes = size_bytes
-        self.pinned_bytes += size_bytes
-        lease.mapping = self
-        return memoryview(lease)[:size_bytes].toreadonly()
+        return self.lease_all([(offset, size_bytes)])[0] if self.holds(offset, size_bytes) else None
+
+    def lease_all(self, places: Iterable[tuple[int, int]]) -> list[memoryview]:
+        """Return such views of ranges that it `holds`."""
+        pages = self._pages
+        assert pages is not None
+        views, address = [], pages.address
+        for offset, size_bytes in places:
+            lease = _lease_at(address + offset)
+            lease.pages = pages
+            lease.offset = offset
+            lease.size_bytes = size_bytes
+            self.pinned_bytes += size_bytes
+            lease.mapping = self
+            views.append(memoryview(lease)[:size_bytes].toreadonly())
+        return views
 
     def read(self, offset: int, size_bytes: int) -> bytes | None:
         """Return a copy and release the slot at once; None if out of bounds."""
-        pages = self._pages_of(offset, size_bytes)
-        if pages is None:
+        pages = self._pages
+        if pages is None or not self.holds(offset, size_bytes):
             return None
         payload = ctypes.string_at(pages.address + offset, size_bytes)
         self.released.append((self.number, offset))
         return payload
 
+    def retire(self) -> None:
+        """Give back at once what readers of ours have: it is never written again."""
+        self.may_be_handed_on = False
+        self._close_descriptor()
+        for lease in self._handed_on():
+            lease.give_back()
+
     def close(self) -> None:
-        """Grant no more leases; the memory goes with the last view of it."""
+        """Grant no more leases; the memory goes with the last view of it.
+
+        What readers of ours have is not given back: they may still read it.
+        """
         self._pages = None
+        self.may_be_handed_on = False
+        self._close_descriptor()
+        for lease in self._handed_on():
+            lease.mapping = None
+        self.ledgers.clear()
+
+    def _handed_on(self) -> list["Lease"]:
+        held = [lease for ledger in tuple(self.ledgers) for lease in ledger.leases()]
+        return [lease for lease in held if lease.mapping is self]
+
+    def _close_descriptor(self) -> None:
+        fileno, self.fileno = self.fileno, -1
+        if fileno >= 0:
+            os.close(fileno)
 
     def holds(self, offset: int, size_bytes: int) -> bool:
         """Tell whether all of a range can be read."""
-        return self._pages_of(offset, size_bytes) is not None
-
-    def _pages_of(self, offset: int, size_bytes: int) -> "_Pages | None":
-        """Return the mapped memory if all of the range is in it."""
         is_inside = size_bytes > 0 and 0 <= offset <= self.size_bytes - size_bytes
-        return self._pages if is_inside else None
+        return is_inside and self._pages is not None
 
 
 class _Pages:
@@ -110,7 +165,7 @@ class _Byte(ctypes.Union):
     _fields_ = (("value", ctypes.c_ubyte),)
 
 
-class _Lease(ctypes.Array[_Byte]):
+class Lease(ctypes.Array[_Byte]):
     """A claim on a slot. It may end in any thread, inside the collector and at the very last."""
 
     _type_ = _Byte
@@ -118,20 +173,24 @@ class _Lease(ctypes.Array[_Byte]):
     __slots__ = ("mapping", "offset", "pages", "size_bytes")
     __hash__ = object.__hash__  # Or views of it had no hash, unlike those of `bytes`.
 
-    mapping: Mapping
+    mapping: Mapping | None  # None: nothing is to be given back any more.
     pages: _Pages
     offset: int
     size_bytes: int
 
-    def __del__(self) -> None:
+    def give_back(self) -> None:
+        """Tell that the slot is not needed any more; a second call does nothing."""
         # Ctrl-C may come before a lease is filled in.
         mapping = getattr(self, "mapping", None)
         if mapping is not None:
+            self.mapping = None
             mapping.released.append((mapping.number, self.offset))
             mapping.pinned_bytes -= self.size_bytes
 
+    __del__ = give_back
 
-_lease_at: Final = _Lease.from_address
+
+_lease_at: Final = Lease.from_address
 
 
 def map_sealed(fileno: int, size_bytes: int) -> _Pages:

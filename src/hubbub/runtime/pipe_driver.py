@@ -167,6 +167,12 @@ class LocalDriver(PipeDriver):
             sender.framer.refer = depot.refer
         return depot
 
+    def hand_on(self) -> None:
+        """Hand on by reference what came by reference to another node of this process."""
+        if self.depot is not None:
+            with self._driver.lock:
+                self.depot.hand_on()
+
     def advance(self, now: int) -> None:
         """Do what is due with what is shared."""
         if self.depot is not None:
