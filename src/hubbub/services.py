@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _log = logger_of("connection")
+VERSIONS = ("v1", "v2")
 _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
@@ -82,6 +83,8 @@ class ServiceOptions:
     """Look on: take part in nothing, and manage nothing."""
     service_levels: int = 1
     """So many first levels of a subject name its service, with `links=["services"]`."""
+    version: str = "v2"
+    """With "v1" send bare messages of the first version, where these can say it all."""
 
     def __post_init__(self) -> None:
         find_profile(self.membership)
@@ -94,6 +97,8 @@ class ServiceOptions:
             raise ConfigurationError(
                 f"service_levels={levels!r} must be a number from 1 to {SERVICE_LEVELS_MAX}"
             )
+        if self.version not in VERSIONS:
+            raise ConfigurationError(f"version={self.version!r}: choose {' or '.join(VERSIONS)}")
         if policy is not None and not callable(policy):
             raise ConfigurationError(
                 f"policy={policy!r}: give a function of action, key, name, node, credentials"
@@ -425,4 +430,5 @@ def _options(options: ServiceOptions, batch_bytes: int) -> Options:
     return Options(
         find_profile(options.membership), find_placement(options.placement), options.weight,
         options.policy or allow_everything, options.is_guest, batch_bytes,
+        options.version == "v1",
     )  # fmt: skip

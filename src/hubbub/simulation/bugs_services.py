@@ -12,6 +12,7 @@ from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Line, Listing
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import XorPlacement
+from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.publishing import Lane, Publishing
 from hubbub.protocol.rendezvous.seat import allow_everything
 from hubbub.protocol.rendezvous.seen import Seen
@@ -21,7 +22,17 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
-from hubbub.wire.services import BARE, BATCH, PASSED, TAKEN, UNAVAILABLE, Answer, Entry, Request
+from hubbub.wire.services import (
+    BARE,
+    BATCH,
+    PASSED,
+    PUBLISH,
+    TAKEN,
+    UNAVAILABLE,
+    Answer,
+    Entry,
+    Request,
+)
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over", seed=7)
@@ -278,6 +289,20 @@ def frames_sent_to_the_first_version(sound: Method) -> Method:
         sound(self, now, lines, info)
 
     return send
+
+
+@bug(Post, "_say", "services_speaking_first_version")
+def empty_payload_sent_bare(sound: Method) -> Method:
+    """Say in the words of the first version what it has none for."""
+
+    def say(self: Post, now: int, targets: Any, request: Request, done: Any) -> bool:
+        if request.message.type == PUBLISH and not request.message.rest:
+            for _, place in targets:
+                self.send_bare(place, request.message)
+        said: bool = sound(self, now, targets, request, done)
+        return said
+
+    return say
 
 
 @bug(View, "measure", "services_placement", seed=2)

@@ -216,7 +216,10 @@ class Town:
         """Return the id of a node: as random as real ones, the same at each start."""
         return node_key(self._salt + index.to_bytes(4, "big"))[:12]
 
-    def open(self, index: int | None = None, *, seeds: list[Address] | None = None) -> ServiceNode:
+    def open(
+        self, index: int | None = None, *, seeds: list[Address] | None = None,
+        options: Options | None = None,
+    ) -> ServiceNode:  # fmt: skip
         """Open a node that knows one other at least; with an index it is started again."""
         if index is None:
             index = _FIRST_INDEX + len({node.index for node in self.nodes})
@@ -224,7 +227,7 @@ class Town:
             alive = [node.address for node in self.alive() if node.index != index]
             seeds = self.stage.random.sample(alive, min(2, len(alive)))
         life = self.stage.random.getrandbits(64)
-        node = ServiceNode(self, index, seeds, self.options, life)
+        node = ServiceNode(self, index, seeds, options or self.options, life)
         self.nodes.append(node)
         return node
 

@@ -458,6 +458,12 @@ class Manager:
             self.copies.changed(now, service)
             self._plan(key)
 
+    def stamp_after(self, key: bytes, node: bytes) -> int:
+        """Return a stamp that is newer than what the list has of one who stamps nothing itself."""
+        service = self.services.get(key)
+        line = None if service is None else service.listing.lines.get(node)
+        return 0 if line is None else line.stamp + 1
+
     def _manager_changed(
         self, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
     ) -> None:

@@ -29,6 +29,7 @@ from hubbub.limits import (
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.express import Express, Passage
+from hubbub.protocol.rendezvous.handover import BARE_EPOCH
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
@@ -106,6 +107,7 @@ class Options:
     policy: Policy = allow_everything
     is_guest: bool = False  # Looks on, and manages nothing.
     batch_bytes: int = BATCH_BYTES  # Of messages that go in one frame.
+    is_first_version: bool = False  # Sends bare messages, where they say it all.
 
 
 class Rendezvous:
@@ -121,6 +123,7 @@ class Rendezvous:
         self.seat.wall_offset_ns = wall_offset_ns
         self.seat.policy = options.policy
         self.seat.is_guest = options.is_guest
+        self.seat.is_first_version = options.is_first_version
         self.options = options
         profile = options.profile
         self.view = make_view(self.seat, options.placement, profile.stable_ns, options.weight)
@@ -370,7 +373,8 @@ class Rendezvous:
         if kind == SERVICE:
             request = decode_request(body)
             if request is not None:
-                self.express.learn(node, data)
+                if not self.seat.is_first_version:  # The short way knows envelopes alone.
+                    self.express.learn(node, data)
                 self._take_request(now, node, place, request)
             return request is not None
         if kind == ANSWER:
@@ -507,17 +511,21 @@ class Rendezvous:
             self._change_bare(now, node, message)
         else:
             flags = BARE if member is None else 0
+            incarnation = 0 if member is None else member.incarnation
+            stamp = max(self.seat.stamp(), self.manager.stamp_after(message.key, node), incarnation)
             request = Request(
-                0, flags, 0, node, self.seat.life, self.seat.stamp(), 0, 0, 0, message,
-                Extra(place=place),
-            )  # fmt: skip
+                0, flags, 0, node, self.seat.life, stamp, 0, 0, 0, message, Extra(place=place)
+            )
             self.manager.take(now, request)
         self._follow(now)
 
     def _change_bare(self, now: int, node: bytes, message: Message) -> None:
         manager, _ = split_ids(message.rest)
         if manager == self.seat.node:
-            request = Request(0, BARE, 0, node, 0, 0, 1, 0, 0, message, Extra())
+            if self.view.is_closer(message.key, node, manager):
+                self.swim.note_leaving(now, node)  # Why else should it give a list away?
+                self._follow(now)
+            request = Request(0, BARE, 0, node, 0, 0, BARE_EPOCH, 0, 0, message, Extra())
             self.manager.take_list(now, node, request)
         else:
             one = self.client.subscribed.get(message.key)

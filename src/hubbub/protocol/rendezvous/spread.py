@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hubbub.protocol.rendezvous.fanout import Branch, plan, plan_below
 from hubbub.protocol.rendezvous.listing import Line
 from hubbub.protocol.rendezvous.post import Post
+from hubbub.protocol.rendezvous.seat import Place
 from hubbub.protocol.rendezvous.service import Service
 from hubbub.wire.services import (
     ANSWERS,
@@ -36,11 +37,9 @@ class Spread:
 
     def send(self, now: int, lines: list[Line], info: Request) -> None:
         """Send a message to all subscribers but ourselves."""
-        bare = [line for line in lines if line.flags & BARE]
-        for line in bare:
-            if line.place is not None:
-                for payload in info.payloads:
-                    self.post.send_bare(line.place, info.message._replace(rest=payload))
+        for line in lines:
+            if line.flags & BARE and line.place is not None:
+                self._send_bare(line.place, info)
         others = {line.node: line for line in lines if not line.flags & BARE}
         others.pop(self.seat.node, None)
         branches = plan(list(others))
@@ -50,6 +49,13 @@ class Spread:
         for branch in branches:
             if branch[1]:
                 self._send_branch(now, branch, info)
+
+    def _send_bare(self, place: Place, info: Request) -> None:
+        for payload in info.payloads:
+            if payload:
+                self.post.send_bare(place, info.message._replace(rest=payload))
+            else:  # The first version refuses a message that has none.
+                self.seat.counters["empty_for_first_version"] += 1
 
     def pass_on(self, now: int, info: Request) -> None:
         """Pass a message on to those below us in the tree."""

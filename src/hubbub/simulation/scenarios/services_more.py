@@ -157,6 +157,42 @@ def services_first_version(stage: Stage) -> None:
 
 
 @scenario
+def services_speaking_first_version(stage: Stage) -> None:
+    """Let some nodes, or all, send bare messages: lists and messages come all the same (H14)."""
+    random, world = stage.random, stage.world
+    spoken = Options(is_first_version=True)
+    town = Town(stage)
+    town.open(options=spoken)
+    for _ in range(random.randint(3, 8)):
+        town.open(options=random.choice([spoken, spoken, None]))
+        world.run_for(random.randrange(20 * MS))
+    world.run_for(3 * SECOND)
+    for node in town.alive():
+        node.subscribe(_NAME)
+    town.settle([_NAME])
+    for _ in range(random.randint(1, 4)):
+        (manager,) = town.managers(_NAME)
+        happen = random.choice(["join", "leave", "crash", "end"])
+        if happen == "join" or len(town.alive()) < 4:
+            town.open(options=spoken).subscribe(_NAME)
+        elif happen == "end":
+            random.choice(town.subscribers(_NAME)).toggle(_NAME)
+        else:
+            (manager.close if happen == "leave" else manager.crash)()
+        town.settle([_NAME])
+        # Nobody tells a publisher that its message went to one who is gone: all must know it.
+        world.run_for(town.options.profile.detection_ns)
+        town.check_calm([_NAME])
+    random.choice(town.alive()).publish(_NAME, b"")  # Which only an envelope can say.
+    world.run_for(1 * SECOND)
+    for node in town.subscribers(_NAME):
+        came = town.count(node, _NAME, b"")
+        world.check(came == 1, f"{node} had an empty message {came} times (H5)")
+    world.check(world.counts["sent_bare"] > 0, "nobody spoke the first version")
+    town.note_counts()
+
+
+@scenario
 def services_swarm(stage: Stage) -> None:
     """Draw a mix of everything that can go wrong; healed, all is right within the stated time."""
     random, world = stage.random, stage.world
