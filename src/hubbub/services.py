@@ -228,17 +228,43 @@ class Services:
         self.driver.call(machine.inquire)
         asked = {member.node for member in list(machine.view.present())}
         self.driver.wait(lambda: asked <= machine.inventories.keys(), timeout)
+        return self._found()
+
+    def find_terms(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
+        """Find services, and who managed them until lately: also when that was not for long."""
+        return (*self.find(timeout), *self._ended())
+
+    def take_terms(self) -> tuple[FoundService, ...]:
+        """Return the same of what nodes said since this was called last, and ask them again."""
+        found = (*self._found(), *self._ended())
+        self.driver.call(self.driver.machine.inquire)
+        return found
+
+    def _found(self) -> tuple[FoundService, ...]:
+        machine = self.driver.machine
         with self.driver.lock:
             found = [
-                _describe(one, node, machine.view.place_of(node), machine.roles_in(one.key))
-                for node, some in machine.inventories.items()
-                for one in some.values()
+                (node, one) for node, some in machine.inventories.items() for one in some.values()
             ]
-            found += [
-                _describe(one, self._node.id, self.driver.link.place, machine.roles_in(one.key))
-                for one in machine.list_managed()
-            ]
-        return tuple(sorted(found, key=lambda one: (one.name, one.key)))
+            found += [(self._node.id, one) for one in machine.list_managed()]
+            described = [self._describe(node, one) for node, one in found]
+        return tuple(sorted(described, key=lambda one: (one.name, one.key)))
+
+    def _ended(self) -> tuple[FoundService, ...]:
+        machine = self.driver.machine
+        with self.driver.lock:
+            ended = [(node, one) for node, some in machine.ended.items() for one in some]
+            ended += [(self._node.id, one) for one in machine.manager.list_ended(monotonic_ns())]
+            return tuple(self._describe(node, one) for node, one in ended)
+
+    def _describe(self, node: bytes, one: Managed) -> FoundService:
+        machine = self.driver.machine
+        is_own = node == self._node.id
+        place = self.driver.link.place if is_own else machine.view.place_of(node)
+        return FoundService(
+            one.name, one.key.hex(), node.hex(), "" if place is None else address_text(place),
+            one.epoch, one.messages, one.subscribers, ", ".join(machine.roles_in(one.key)),
+        )  # fmt: skip
 
     def ring(self) -> tuple[RingMember, ...]:
         """Return all nodes that share services, in the order of their keys, and their shares."""
@@ -380,14 +406,6 @@ class Services:
                 drops=dict(seat.drops),
                 link=self.driver.link.statistics(),
             )  # fmt: skip
-
-
-def _describe(one: Managed, node: bytes, place: Place | None, roles: list[str]) -> FoundService:
-    address = "" if place is None else address_text(place)
-    return FoundService(
-        one.name, one.key.hex(), node.hex(), address, one.epoch, one.messages, one.subscribers,
-        ", ".join(roles),
-    )  # fmt: skip
 
 
 def _own_member(services: Services) -> RingMember:

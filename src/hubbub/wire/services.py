@@ -401,10 +401,11 @@ class Managed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Inventory(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """Back: these, or some of them."""
+    """Back: these, or some of them; and those that we managed until lately, at its end."""
 
     number: U32
     services: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)]
+    ended: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)] = []
 
 
 Notice = Result | Query | Known | Copy | ListTaken | Reply | Kept | Inquiry | Inventory

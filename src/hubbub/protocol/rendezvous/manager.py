@@ -9,12 +9,14 @@ Invariants: at most one node of a component that agrees on who is there serves a
 only grow; what is acknowledged as taken is in the list.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from hubbub.limits import (
     BARE_LEASE,
     HELD_REQUESTS_MAX,
+    INVENTORY_SERVICES,
     MS,
     ORDER_LEAP,
     RETAIN_MS,
@@ -55,12 +57,16 @@ from hubbub.wire.services import (
     Kept,
     Known,
     ListTaken,
+    Managed,
     Message,
     Request,
     Result,
 )
 
 _NOTHING_MAX: Final = 4096
+_ENDED_NS: Final = (
+    5000 * MS
+)  # So long it is told what was ours: some looks of who looks each second.
 _NOTHING_NS: Final = 1000 * MS  # So long it is believed that nobody knows a service.
 
 
@@ -96,6 +102,7 @@ class Manager:
         self.everywhere = Everywhere(post)
         self.due_ns = NEVER
         self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
+        self._ended: deque[tuple[int, Managed]] = deque(maxlen=INVENTORY_SERVICES)
 
     # Requests.
 
@@ -434,7 +441,10 @@ class Manager:
         """Hear that the new manager has the list."""
         service = self.services.get(taken.key)
         if service is not None:
+            term = describe(service)
             self.hand_overs.finish(now, sender, taken, service)
+            if not service.is_served:
+                self._ended.append((now, term))
             self._plan(taken.key)
 
     def answer_query(self, now: int, sender: bytes, key: bytes) -> None:
@@ -525,6 +535,8 @@ class Manager:
             self._pass(now, request, manager)
 
     def _give_up(self, service: Service) -> None:
+        if service.is_served and service.listing.lines:
+            self._ended.append((self.seat.now, describe(service)))
         service.happen(Happening.GIVEN_UP)
         service.pull = None
         self.services.pop(service.key, None)
@@ -587,10 +599,20 @@ class Manager:
         if service.role is Role.ABSENT:
             self.services.pop(service.key, None)
 
+    def list_ended(self, now: int) -> list[Managed]:
+        """Return the services that were ours until lately: who looks on may have missed that."""
+        return [term for ended_ns, term in self._ended if now - ended_ns < _ENDED_NS]
+
     @property
     def has_services(self) -> bool:
         """Tell whether anybody depends on us still."""
         return any(one.is_served and one.listing.count for one in self.services.values())
+
+
+def describe(service: Service) -> Managed:
+    """Say of a service what others are told who look on."""
+    messages = service.order % ORDER_LEAP
+    return Managed(service.key, service.name, service.epoch, messages, service.listing.count)
 
 
 _Serve = Callable[[Manager, int, Service, Request], tuple[int, int]]

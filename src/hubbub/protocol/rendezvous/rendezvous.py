@@ -21,7 +21,6 @@ from hubbub.limits import (
     INVENTORY_SERVICES,
     LEAVE_PATIENCE,
     MS,
-    ORDER_LEAP,
     PUBLISH_PATIENCE,
     PUBLISHES_PER_ANSWER,
     SINGLES_PER_ANSWER,
@@ -31,7 +30,7 @@ from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.express import Express, Passage
 from hubbub.protocol.rendezvous.handover import BARE_EPOCH
 from hubbub.protocol.rendezvous.hops import Hops
-from hubbub.protocol.rendezvous.manager import Manager
+from hubbub.protocol.rendezvous.manager import Manager, describe
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.profile import FAST, Profile
@@ -140,6 +139,7 @@ class Rendezvous:
         self.express = Express(self.manager, self.client)
         self.is_closed = False
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
+        self.ended: dict[bytes, list[Managed]] = {}  # What they managed until lately.
         self._inquiry = 0
         self._leave_ns = NEVER
         self._answers: dict[Place, list[Answer]] = {}
@@ -275,6 +275,7 @@ class Rendezvous:
         self.seat.now = now
         self._inquiry += 1
         self.inventories.clear()
+        self.ended.clear()
         body = encode_notice(0, Inquiry(self._inquiry))
         for member in self.view.present():
             self.seat.send(member.place, NOTICE, body)
@@ -282,11 +283,7 @@ class Rendezvous:
     def list_managed(self) -> list[Managed]:
         """Return the services that this node manages, as it tells others."""
         served = [one for one in self.manager.services.values() if one.is_served]
-        return [
-            Managed(one.key, one.name, one.epoch, one.order % ORDER_LEAP, one.listing.count)
-            for one in served
-            if not one.is_empty
-        ]
+        return [describe(one) for one in served if not one.is_empty]
 
     def roles_in(self, key: bytes) -> list[str]:
         """Return what this node is to a service."""
@@ -297,10 +294,12 @@ class Rendezvous:
         return roles + ["subscribed"] * (key in self.client.subscribed)
 
     def _send_inventory(self, place: Place, number: int) -> None:
-        services = self.list_managed()
-        for at in range(0, len(services) or 1, INVENTORY_SERVICES):
+        services, ended = self.list_managed(), self.manager.list_ended(self.seat.now)
+        for at in range(0, len(services), INVENTORY_SERVICES):
             some = Inventory(number, services[at : at + INVENTORY_SERVICES])
             self.seat.send(place, NOTICE, encode_notice(0, some))
+        if ended or not services:
+            self.seat.send(place, NOTICE, encode_notice(0, Inventory(number, [], ended)))
 
     def close(self, now: int) -> None:
         """Begin to leave: hand all services over, then say so."""
@@ -393,6 +392,7 @@ class Rendezvous:
             if notice.number == self._inquiry and self.view.is_present(node):
                 found = self.inventories.setdefault(node, {})
                 found.update({one.key: one for one in notice.services})
+                self.ended.setdefault(node, []).extend(notice.ended)
         else:
             self.swim.meet(now, node, life, place)
             self._answer(place, Answer(hop, self._take_notice(now, node, notice)))
