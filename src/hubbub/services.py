@@ -345,7 +345,7 @@ class Services:
             return
         if isinstance(found, GivenUp):
             peer = Source("", found.node, 0)
-            event = SlowConsumer(CHANNEL, "left_behind", 1, peer=peer)
+            event = SlowConsumer(CHANNEL, "left_behind", found.messages, peer=peer)
             self._report((found.node.hex(), event.policy), event)
             return
         if isinstance(found, ManagerNamed):

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.client import Client
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.everywhere import Everywhere
@@ -289,6 +290,16 @@ def frames_sent_to_the_first_version(sound: Method) -> Method:
         sound(self, now, lines, info)
 
     return send
+
+
+@bug(Absent, "keep", "services_standing_still")
+def nothing_kept_for_who_stands_still(sound: Method) -> Method:
+    """Forget what was on its way to a subscriber that seems to be dead."""
+
+    def keep(self: Absent, now: int, node: bytes, info: Request) -> None:
+        return
+
+    return keep
 
 
 @bug(Post, "_say", "services_speaking_first_version")

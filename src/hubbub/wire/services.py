@@ -54,7 +54,8 @@ ANYCAST: Final = 16  # Of a PUBLISH or an INFO: for one member, who answers.
 LEAVING: Final = 32  # Who sends this is about to leave: it manages nothing any more.
 BATCH: Final = 64  # Of a PUBLISH or an INFO: several payloads, numbered from `sequence` on.
 PROMPT: Final = 128  # Of a PUBLISH: somebody waits for the answer.
-ENTRY_FLAGS: Final = NO_LOCAL | ANSWERS | BARE
+ABSENT: Final = 256  # Of an entry that has ended: its node seems to be dead, and may come back.
+ENTRY_FLAGS: Final = NO_LOCAL | ANSWERS | BARE | ABSENT
 
 # What became of a request, as ANSWER and NOTICE say it.
 TAKEN: Final = 0  # Stored, or handed on to all subscribers.

@@ -24,6 +24,7 @@ from hubbub.limits import (
     SERVICE_LEASE,
     SERVICES_MAX,
 )
+from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
@@ -99,6 +100,7 @@ class Manager:
         self.hand_overs = HandOvers(post, self._begun, self._manager_changed)
         self.copies = Copies(post, self.hand_overs)
         self.spread = Spread(post, self.forgotten)
+        self.absent = Absent(post, self.spread.done)
         self.everywhere = Everywhere(post)
         self.due_ns = NEVER
         self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
@@ -323,7 +325,8 @@ class Manager:
         if others:
             wanting = [*{line.node: line for line in (*others, *wanting)}.values()]
         count = len(wanting)
-        if not count and not request.flags & RETAIN:
+        missing = self._missing(now, service, subject)
+        if not count and not missing and not request.flags & RETAIN:
             return UNAVAILABLE, 0
         messages = request.messages
         origin = (request.origin, request.incarnation, subject)
@@ -337,7 +340,23 @@ class Manager:
             self._keep(now, service, request)
         info = make_info(service.epoch, request._replace(flags=request.flags & BATCH), first)
         self._send(now, wanting, info)
+        self._send_missing(now, missing, info)
         return TAKEN if count else UNAVAILABLE, count
+
+    def _missing(self, now: int, service: Service, subject: str) -> list[Line]:
+        """Return who would have a message, and is not there to take it."""
+        wild = self.everywhere.missing(now, subject)
+        lines = service.listing.missing(now, subject)
+        return [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
+
+    def _send_missing(self, now: int, lines: list[Line], info: Request) -> None:
+        """Keep a message for those who may come back; who has, and did not say more, gets it."""
+        back = [line for line in lines if self.view.is_present(line.node)]
+        if back:
+            self._send(now, back, info)
+        for line in lines:
+            if line not in back:
+                self.absent.keep(now, line.node, info)
 
     def _send(self, now: int, wanting: list[Line], info: Request) -> None:
         """Send a message to those who want it, ourselves included."""
@@ -347,6 +366,14 @@ class Manager:
         if any(line.node == self.seat.node for line in lines):
             self.own.deliver(now, info)
         self.spread.send(now, lines, info)
+
+    def pass_on(self, now: int, info: Request) -> None:
+        """Pass a message on to those below us in a tree; keep it for those who are not there."""
+        for node in info.extra.nodes:
+            if self.view.is_dead(node):
+                self.absent.keep(now, node, info)
+        below = [node for node in info.extra.nodes if not self.view.is_dead(node)]
+        self.spread.pass_on(now, info, below)
 
     def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
         place = self.view.place_of(request.origin) or request.extra.place
@@ -549,7 +576,7 @@ class Manager:
         """Take off a list that came from elsewhere who we know to be gone."""
         for line in list(service.listing):
             if self.view.is_gone(line.node, line.stamp):
-                service.listing.drop(now, line.node)
+                service.listing.drop(now, line.node, is_absent=self.view.is_dead(line.node))
 
     def member_gone(self, now: int, node: bytes) -> None:
         """Take one who is dead, or began anew, off all lists."""
@@ -559,7 +586,7 @@ class Manager:
         for service in self.services.values():
             line = service.listing.find(node) if service.is_served else None
             if line is not None and self.view.is_gone(node, line.stamp):
-                service.listing.drop(now, node)
+                service.listing.drop(now, node, is_absent=self.view.is_dead(node))
                 self.copies.changed(now, service)
             if service.pull is not None and not self.view.is_present(node):
                 service.pull.waiting.discard(node)

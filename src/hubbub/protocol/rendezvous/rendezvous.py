@@ -128,7 +128,7 @@ class Rendezvous:
         self.view = make_view(self.seat, options.placement, profile.stable_ns, options.weight)
         incarnation = first_incarnation(now, wall_offset_ns)
         self.swim = Swim(self.seat, self.view, profile, seeds, incarnation)
-        self.hops = Hops(self.seat, self.swim.suspect)
+        self.hops = Hops(self.seat, self.swim.suspect, self._lose)
         self.post = Post(self.seat, self.view, self.hops)
         self.manager = Manager(self.post)
         asking = Asking(self.post, self.manager, is_expecting=is_expecting or bool(seeds))
@@ -187,6 +187,7 @@ class Rendezvous:
         due_ns = min(
             self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns, self._acks_ns,
             self.publishing.due_ns, self.manager.everywhere.due_ns, self.manager.due_ns, late_ns,
+            self.manager.absent.due_ns,
         )  # fmt: skip
         return NEVER if self.is_closed else due_ns
 
@@ -314,6 +315,7 @@ class Rendezvous:
         self.view.version += 1
         self._leave_ns = now + LEAVE_PATIENCE
         self.manager.look(now)
+        self.manager.absent.leave(now)
         self._follow(now)
 
     # What arrives.
@@ -405,6 +407,8 @@ class Rendezvous:
         for hint in decoded[1]:
             self.swim.hear_of(now, hint)
         self.hops.take(now, node, decoded[0])
+        if node in self.manager.absent.boxes:
+            self.manager.absent.heard(now, node)
         return True
 
     def _take_request(self, now: int, node: bytes, place: Place, request: Request) -> None:
@@ -459,7 +463,7 @@ class Rendezvous:
                 self._passed_on[mark] = None
                 if len(self._passed_on) > _PASSED_ON_MAX:
                     del self._passed_on[next(iter(self._passed_on))]
-                self.manager.spread.pass_on(now, info)
+                self.manager.pass_on(now, info)
         return self.client.deliver(now, info)
 
     def _take_notice(self, now: int, node: bytes, notice: Notice) -> int:
@@ -484,6 +488,10 @@ class Rendezvous:
             assert isinstance(notice, ListTaken)
             manager.take_list_taken(now, node, notice)
         return status
+
+    def _lose(self, now: int, node: bytes, frame: bytes) -> None:
+        """Keep a message that a node did not acknowledge: it may only stand still."""
+        self.manager.absent.take_frame(now, node, frame)
 
     def _acknowledge(self, now: int, place: Place, answer: Answer, size_bytes: int) -> None:
         """Acknowledge a message, soon: many at once cost who sent them as little as one."""
@@ -546,6 +554,7 @@ class Rendezvous:
         self._follow(now)
         self.manager.advance(now)
         self.manager.everywhere.advance(now)
+        self.manager.absent.advance(now)
         self.client.advance(now)
         self.publishing.advance(now)
         self._follow(now)
@@ -576,6 +585,10 @@ class Rendezvous:
                 self.hops.forget(now, member.node)
             if news in (News.DIED, News.WENT, News.RESTARTED, News.CAME):
                 self.manager.member_gone(now, member.node)
+            if news in (News.CAME, News.CLEARED, News.RESTARTED):
+                self.manager.absent.heard(now, member.node)
+            elif news is News.WENT:
+                self.manager.absent.drop(member.node)
             self.seat.events.append((news, member.node))
         if any(news is not News.SUSPECTED for news, _ in changes):
             self.manager.look(now)

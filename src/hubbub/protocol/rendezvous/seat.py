@@ -67,9 +67,10 @@ class Settled(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """A frame was not sent to a node, for which too much waits already."""
+    """Messages were not sent to a node, for which too much waits already, or for too long."""
 
     node: bytes
+    messages: int = 1
 
 
 class ManagerNamed(NamedTuple):

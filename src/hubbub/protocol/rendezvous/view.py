@@ -218,6 +218,11 @@ class View:
         member = self.members.get(node)
         return member is not None and (not member.is_present or stamp < member.incarnation)
 
+    def is_dead(self, node: bytes) -> bool:
+        """Tell whether a node is taken for dead, and did not say that it goes."""
+        member = self.members.get(node)
+        return member is not None and member.state is State.DEAD
+
     def rank(self, key: bytes, count: int, *, is_settled: bool = True) -> list[bytes]:
         """Return the closest nodes to a key, the closest first; newcomers only if asked for."""
         number, measure = int.from_bytes(key, "big"), self.placement.measure

@@ -1,7 +1,8 @@
 """Services with other placements, slow subscribers, policies, and nodes of the first version."""
 
-from hubbub.limits import MS, SECOND
+from hubbub.limits import ABSENCE, MS, SECOND
 from hubbub.protocol.burst import Address
+from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER
 from hubbub.protocol.rendezvous.placement import PLACEMENTS
 from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.simulation.node import Host
@@ -72,6 +73,39 @@ def services_slow(stage: Stage) -> None:
         town.check_complete(sent, [node])
     world.run_for(4 * SECOND)
     town.calm_down([_NAME])
+
+
+@scenario
+def services_standing_still(stage: Stage) -> None:
+    """Stop a subscriber until it counts as dead: it goes on, and has all that it missed (H7)."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_many(random.randint(4, 9))
+    for node in nodes:
+        node.subscribe(_NAME, order=random.choice([NO_ORDER, FIFO]))
+    town.settle([_NAME])
+    manager = town.closest(_NAME)
+    still, publisher = random.sample([node for node in nodes if node is not manager], 2)
+    sent = feed(town, publisher, _NAME, 400, 20 * MS)
+    world.run_for(random.randrange(500 * MS))
+    still.stop_for(random.randrange(2 * SECOND, 10 * SECOND), random.choice([0, 20, None]))
+    world.run_for(random.randrange(6 * SECOND))
+    change = random.choice(["none", "join", "leave"])
+    if change == "join":
+        town.open().subscribe(_NAME)
+    elif change == "leave":
+        manager.close()
+    world.run_for(12 * SECOND)
+    town.calm_down([_NAME])
+    for node in (still, publisher):
+        town.check_complete(sent, [node])
+    town.check_fifo(_NAME, [still] if still.machine.client.subscribed[_key()].order == FIFO else [])
+    world.run_for(ABSENCE)
+    kept = sum(node.machine.manager.absent.size_bytes for node in town.alive())
+    world.check(not kept, f"{kept} bytes are kept for nobody (H13)")
+    world.counts["sent_to_returned"] += sum(
+        node.machine.seat.counters["sent_to_returned"] for node in town.nodes
+    )
 
 
 @scenario
