@@ -386,9 +386,14 @@ class Kept(msgspec.Struct, array_like=True, frozen=True, tag=7):
 
 
 class Inquiry(msgspec.Struct, array_like=True, frozen=True, tag=8):
-    """From anybody who looks on: which services do you manage?"""
+    """From anybody who looks on: which services do you manage?
+
+    With a key it is to a manager: how many would have a message of that service, on this subject?
+    """
 
     number: U32
+    key: Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES)] = b""
+    subject: Subject = ""
 
 
 class Managed(msgspec.Struct, array_like=True, frozen=True):

@@ -358,6 +358,15 @@ class Manager:
             if line not in back:
                 self.absent.keep(now, line.node, info)
 
+    def count_receivers(self, key: bytes, subject: str, publisher: bytes) -> int:
+        """Return how many would have a message of a node, if it were published now."""
+        service = self.services.get(key)
+        is_served = service is not None and service.is_served
+        lines = service.listing.wanting(subject) if service is not None and is_served else []
+        found = {line.node: line for line in (*self.everywhere.wanting(subject), *lines)}
+        own = found.get(publisher)
+        return len(found) - (own is not None and bool(own.flags & NO_LOCAL))
+
     def _send(self, now: int, wanting: list[Line], info: Request) -> None:
         """Send a message to those who want it, ourselves included."""
         lines = [

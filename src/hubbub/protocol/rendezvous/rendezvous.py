@@ -58,6 +58,7 @@ from hubbub.wire.services import (
     BATCH,
     CHANGE_SERVICE_MANAGER,
     INFO,
+    KEY_BYTES,
     LEAVING,
     PASSED,
     PROMPT,
@@ -93,6 +94,8 @@ from hubbub.wire.services import node_key as _node_key
 
 MakeView = Callable[[Seat, Placement, int, int], View]
 _PASSED_ON_MAX = 4096
+_QUESTIONS = 1 << 31  # To managers; questions to all nodes are numbered below.
+_QUESTIONS_MAX = 256  # That are not answered.
 _GOODBYE_NS = 100 * MS
 
 
@@ -141,6 +144,8 @@ class Rendezvous:
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
         self.ended: dict[bytes, list[Managed]] = {}  # What they managed until lately.
         self._inquiry = 0
+        self._questions: dict[int, Lane] = {}  # What managers were asked, by its number.
+        self._question = _QUESTIONS
         self._leave_ns = NEVER
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
@@ -281,6 +286,21 @@ class Rendezvous:
         for member in self.view.present():
             self.seat.send(member.place, NOTICE, body)
 
+    def ask_receivers(self, now: int, lane: Lane) -> None:
+        """Ask the manager how many a message would go to; the answer comes into the lane."""
+        self.seat.now = now
+        target = self.client.asking.target(now, lane.key)
+        place = self.view.place_of(target)
+        if target == self.seat.node:
+            lane.receivers = self.manager.count_receivers(lane.key, lane.subject, target)
+        elif place is not None:
+            if len(self._questions) >= _QUESTIONS_MAX:
+                self._questions.clear()
+            self._question = _QUESTIONS | self._question + 1 & _QUESTIONS - 1
+            self._questions[self._question] = lane
+            body = encode_notice(0, Inquiry(self._question, lane.key, lane.subject))
+            self.seat.send(place, NOTICE, body)
+
     def list_managed(self) -> list[Managed]:
         """Return the services that this node manages, as it tells others."""
         served = [one for one in self.manager.services.values() if one.is_served]
@@ -389,9 +409,17 @@ class Rendezvous:
             return False
         hop, notice = decoded
         if isinstance(notice, Inquiry):
-            self._send_inventory(place, notice.number)
+            if notice.key:
+                count = self.manager.count_receivers(notice.key, notice.subject, node)
+                one = Managed(notice.key.ljust(KEY_BYTES, b"\0"), "", 0, 0, count)
+                self.seat.send(place, NOTICE, encode_notice(0, Inventory(notice.number, [one])))
+            else:
+                self._send_inventory(place, notice.number)
         elif isinstance(notice, Inventory):
-            if notice.number == self._inquiry and self.view.is_present(node):
+            lane = self._questions.pop(notice.number, None)
+            if lane is not None and notice.services:
+                lane.receivers = notice.services[0].subscribers
+            elif notice.number == self._inquiry and self.view.is_present(node):
                 found = self.inventories.setdefault(node, {})
                 found.update({one.key: one for one in notice.services})
                 self.ended.setdefault(node, []).extend(notice.ended)
