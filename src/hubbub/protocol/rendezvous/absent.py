@@ -69,8 +69,9 @@ class Absent:
         if frame[KIND_OFFSET] != SERVICE or frame[_TYPE_AT] != INFO:
             return
         info = decode_request(frame[HEADER_BYTES:])
-        assert info is not None
-        if not info.flags & ANYCAST:  # Of a request the next member has heard meanwhile.
+        # Numbers that a peer drove beyond their bounds nobody can read; and of a request to any
+        # one the next member has heard meanwhile.
+        if info is not None and not info.flags & ANYCAST:
             self.keep(now, node, info)
 
     def keep(self, now: int, node: bytes, info: Request) -> None:
