@@ -48,6 +48,10 @@ def _truth(name: str, text: str) -> bool:
     return _TRUTHS[text.strip().lower()]
 
 
+def _services(name: str, text: str) -> bool | str:
+    return "v1" if text.strip() == "v1" else _truth(name, text)
+
+
 def _number(kind: type[int] | type[float], name: str, text: str) -> float:
     try:
         return kind(text)
@@ -107,11 +111,11 @@ _NUMBERS: Final[dict[str, Read]] = {str(kind): partial(_number, kind) for kind i
 _READ: Final[dict[str, Read]] = {
     **dict.fromkeys(("name", "domain", "interface", "registration", "node_id", "key_file",
                      "log"), _text),
-    **dict.fromkeys(("loopback", "multicast", "network", "offload", "services",
-                     "tell_events"), _truth),
+    **dict.fromkeys(("loopback", "multicast", "network", "offload", "tell_events"), _truth),
     **dict.fromkeys(("links", "peers"), _list),
     **dict.fromkeys(("frame_bytes_max", "receive_buffer_bytes", "send_buffer_bytes",
                      "delivery_threads_max"), partial(_number, int)),
+    "services": _services,
     "channels": _channels,
     "listen": _listen,
     "faults": _faults,

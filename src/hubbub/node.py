@@ -462,6 +462,11 @@ class Node(Closing):
         """Return the subjects that travel by services, if they do."""
         return None if self._services is None else self._services.subjects
 
+    @property
+    def is_sharing_services(self) -> bool:
+        """Tell whether this node takes part in services, or looks on."""
+        return self._services is not None
+
     def _open_services(self) -> Services:
         with self._opening_services:
             if self._services is None:

@@ -30,7 +30,7 @@ from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import make_settings
 from hubbub.runtime.listeners import Listener
 from hubbub.runtime.logs import set_log
-from hubbub.services import ServiceOptions
+from hubbub.services import VERSIONS, ServiceOptions
 
 NODE_ID_BYTES = 12
 
@@ -62,7 +62,7 @@ def open(
     delivery_threads_max: int = DELIVERY_THREADS_MAX,
     switch_interval_ms: float | None = SWITCH_INTERVAL_MS,
     spin_us: float = SPIN_US,
-    services: bool | ServiceOptions = False,
+    services: bool | str | ServiceOptions = False,
     tell_events: bool = True,
     **options: Any,
 ) -> Node:
@@ -79,9 +79,9 @@ def open(
     channel's port. `tcp` says who may connect, and by which certificates. `multicast=False` does
     without UDP, `network=False` without IP. Nodes of this host meet in a directory, by the network,
     or both (`registration`). `faults` mistreats frames of multicast, the only link then unless
-    `links` says otherwise. With `services=True` (or `ServiceOptions`) it shares services at once.
-    `tell_events=False` keeps from recorders what it dropped. `hubbub.Settings` has more. The rest
-    is from the environment (HUBBUB_DOMAIN, ...), else from the TOML file HUBBUB_CONFIG.
+    `links` says otherwise. With `services=True` (or "v1", `ServiceOptions`) it shares services at
+    once. `tell_events=False` keeps from recorders what it dropped. `hubbub.Settings` has more. The
+    rest is from the environment (HUBBUB_DOMAIN, ...), else from the TOML file HUBBUB_CONFIG.
     """
     _begin(key_file, log, options)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
@@ -108,11 +108,14 @@ def open(
     return _join(node, channels, on_event, tell_events)
 
 
-def _take_services(services: bool | ServiceOptions) -> ServiceOptions:
-    _check_kind("services", services, bool | ServiceOptions, "True, False or ServiceOptions(...)")
+def _take_services(services: bool | str | ServiceOptions) -> ServiceOptions:
+    if isinstance(services, str) and services in VERSIONS:
+        return ServiceOptions(version=services)
+    wanted = 'True, False, "v1" or ServiceOptions(...)'
+    _check_kind("services", services, bool | ServiceOptions, wanted)
     if isinstance(services, ServiceOptions):
         return services
-    return ServiceOptions(is_open=services)
+    return ServiceOptions(is_open=bool(services))
 
 
 def _sizes(frame: int, receive_buffer: int, send_buffer: int) -> dict[str, int]:

@@ -73,6 +73,7 @@ class Publisher(Closing):
         self.type = None if isinstance(kind, Schema) else kind
         self.is_reliable = is_reliable
         self.links = links
+        self.counted: Callable[[], int] | None = None  # By services: what their manager told.
         self._node = node
         self._driver = driver
         self._topic = topic
@@ -277,6 +278,8 @@ class Publisher(Closing):
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Wait until so many other nodes subscribe to the subject; False: not in time."""
+        if self.counted is not None and self._node._subjects is not None:
+            return self._node._subjects.wait_for_receivers(self, count, timeout)
         return self._driver.wait(lambda: self.receivers >= count, timeout)
 
     def subscribers(self) -> tuple[RemoteSubscriber, ...]:
@@ -290,7 +293,9 @@ class Publisher(Closing):
 
     @property
     def receivers(self) -> int:
-        """Return how many other nodes the next message is for."""
+        """Return how many other nodes the next message is for; by services: as was told last."""
+        if self.counted is not None:
+            return self.counted()
         return self._topic.receivers + self._topic.nearby
 
     @property

@@ -101,6 +101,8 @@ class Service(Closing):
         wanted = _check_patterns(patterns, order)
         if order not in ORDERS:
             raise ConfigurationError(f"order={order!r}: choose one of {', '.join(ORDERS)}")
+        if order != NO_ORDER and self._machine.seat.is_first_version:
+            raise ConfigurationError(f"order={order!r}: services='v1' counts no messages")
         subscription = Subscription(
             self._host, callback=callback, context=context, queue=queue, overflow=overflow,
             channel=CHANNEL,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _log = logger_of("connection")
+VERSIONS = ("v1", "v2")
 _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
@@ -82,6 +83,8 @@ class ServiceOptions:
     """Look on: take part in nothing, and manage nothing."""
     service_levels: int = 1
     """So many first levels of a subject name its service, with `links=["services"]`."""
+    version: str = "v2"
+    """With "v1" send bare messages of the first version, where these can say it all."""
 
     def __post_init__(self) -> None:
         find_profile(self.membership)
@@ -94,6 +97,8 @@ class ServiceOptions:
             raise ConfigurationError(
                 f"service_levels={levels!r} must be a number from 1 to {SERVICE_LEVELS_MAX}"
             )
+        if self.version not in VERSIONS:
+            raise ConfigurationError(f"version={self.version!r}: choose {' or '.join(VERSIONS)}")
         if policy is not None and not callable(policy):
             raise ConfigurationError(
                 f"policy={policy!r}: give a function of action, key, name, node, credentials"
@@ -223,17 +228,43 @@ class Services:
         self.driver.call(machine.inquire)
         asked = {member.node for member in list(machine.view.present())}
         self.driver.wait(lambda: asked <= machine.inventories.keys(), timeout)
+        return self._found()
+
+    def find_terms(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
+        """Find services, and who managed them until lately: also when that was not for long."""
+        return (*self.find(timeout), *self._ended())
+
+    def take_terms(self) -> tuple[FoundService, ...]:
+        """Return the same of what nodes said since this was called last, and ask them again."""
+        found = (*self._found(), *self._ended())
+        self.driver.call(self.driver.machine.inquire)
+        return found
+
+    def _found(self) -> tuple[FoundService, ...]:
+        machine = self.driver.machine
         with self.driver.lock:
             found = [
-                _describe(one, node, machine.view.place_of(node), machine.roles_in(one.key))
-                for node, some in machine.inventories.items()
-                for one in some.values()
+                (node, one) for node, some in machine.inventories.items() for one in some.values()
             ]
-            found += [
-                _describe(one, self._node.id, self.driver.link.place, machine.roles_in(one.key))
-                for one in machine.list_managed()
-            ]
-        return tuple(sorted(found, key=lambda one: (one.name, one.key)))
+            found += [(self._node.id, one) for one in machine.list_managed()]
+            described = [self._describe(node, one) for node, one in found]
+        return tuple(sorted(described, key=lambda one: (one.name, one.key)))
+
+    def _ended(self) -> tuple[FoundService, ...]:
+        machine = self.driver.machine
+        with self.driver.lock:
+            ended = [(node, one) for node, some in machine.ended.items() for one in some]
+            ended += [(self._node.id, one) for one in machine.manager.list_ended(monotonic_ns())]
+            return tuple(self._describe(node, one) for node, one in ended)
+
+    def _describe(self, node: bytes, one: Managed) -> FoundService:
+        machine = self.driver.machine
+        is_own = node == self._node.id
+        place = self.driver.link.place if is_own else machine.view.place_of(node)
+        return FoundService(
+            one.name, one.key.hex(), node.hex(), "" if place is None else address_text(place),
+            one.epoch, one.messages, one.subscribers, ", ".join(machine.roles_in(one.key)),
+        )  # fmt: skip
 
     def ring(self) -> tuple[RingMember, ...]:
         """Return all nodes that share services, in the order of their keys, and their shares."""
@@ -314,7 +345,7 @@ class Services:
             return
         if isinstance(found, GivenUp):
             peer = Source("", found.node, 0)
-            event = SlowConsumer(CHANNEL, "left_behind", 1, peer=peer)
+            event = SlowConsumer(CHANNEL, "left_behind", found.messages, peer=peer)
             self._report((found.node.hex(), event.policy), event)
             return
         if isinstance(found, ManagerNamed):
@@ -377,14 +408,6 @@ class Services:
             )  # fmt: skip
 
 
-def _describe(one: Managed, node: bytes, place: Place | None, roles: list[str]) -> FoundService:
-    address = "" if place is None else address_text(place)
-    return FoundService(
-        one.name, one.key.hex(), node.hex(), address, one.epoch, one.messages, one.subscribers,
-        ", ".join(roles),
-    )  # fmt: skip
-
-
 def _own_member(services: Services) -> RingMember:
     return RingMember(services._node.id.hex(), services.address, "alive", True, 0.0)
 
@@ -425,4 +448,5 @@ def _options(options: ServiceOptions, batch_bytes: int) -> Options:
     return Options(
         find_profile(options.membership), find_placement(options.placement), options.weight,
         options.policy or allow_everything, options.is_guest, batch_bytes,
+        options.version == "v1",
     )  # fmt: skip

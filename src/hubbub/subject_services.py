@@ -8,7 +8,7 @@ node (decision 31). What arrives is handed out as what arrives by any other link
 from collections import Counter
 from collections.abc import Callable
 from threading import Lock
-from time import time_ns
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any
 
 from hubbub.limits import SERVICE_SUBJECTS_KEPT
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _EVERYTHING = "/..."
 _WILDCARDS = ("*", "...")
+_ASK_AGAIN_S = 0.1  # Who waits for receivers asks the manager so often.
 
 
 class SubjectServices:
@@ -117,6 +118,8 @@ class SubjectServices:
         """
         service = self._services.open(self.service_of(publisher.subject))
         lane = service.lane_of(publisher.subject)
+        publisher.counted = lambda: lane.receivers
+        self._driver.call(self._machine.ask_receivers, lane)
 
         def publish(payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
             data = check_payload(publisher.make_bytes(payload))
@@ -125,6 +128,20 @@ class SubjectServices:
             return own + lane.receivers
 
         return publish
+
+    def wait_for_receivers(
+        self, publisher: "Publisher", count: int, timeout_s: float | None
+    ) -> bool:
+        """Wait until the manager tells of so many; it is asked again and again."""
+        lane = self._services.open(self.service_of(publisher.subject)).lane_of(publisher.subject)
+        end_s = None if timeout_s is None else monotonic() + timeout_s
+        while lane.receivers < count:
+            left_s = _ASK_AGAIN_S if end_s is None else min(_ASK_AGAIN_S, end_s - monotonic())
+            if left_s <= 0 or self._driver.closed_reason is not None:
+                return False
+            self._driver.call(self._machine.ask_receivers, lane)
+            self._driver.wait(lambda: lane.receivers >= count, left_s)
+        return True
 
     def flush(self, timeout_s: float | None) -> bool:
         """Wait until managers have taken everything."""

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests.commands.test_cli import Bus, finish, wait_until
+from tests.integration.link_probe import free_port
 
 
 @pytest.fixture
@@ -51,3 +52,19 @@ def test_subscriber_ends_on_an_interrupt(bus: Bus) -> None:
         wait_until(lambda: bus.run("services").returncode == 0)
         reader.send_signal(signal.SIGINT)
         assert finish(reader)[0] == 130
+
+
+def test_subjects_travel_by_services_where_the_environment_says_so(bus: Bus) -> None:
+    bus.environment |= {"HUBBUB_LINKS": "services", "HUBBUB_MULTICAST": "false"}
+    place = f"127.0.0.1:{free_port()}"
+    bus.environment["HUBBUB_LISTEN"] = place
+    with bus.start("sub", "/plant/...", "--json", "-n", "2") as reader:
+        del bus.environment["HUBBUB_LISTEN"]
+        bus.environment["HUBBUB_PEERS"] = place
+        waited = bus.run("pub", "/plant/temp", "21.5", "--wait-subs", "1")
+        assert waited.returncode == 0, waited.stderr
+        plain = bus.run("pub", "/plant/temp", "22")
+        assert plain.returncode == 0 and b"nobody" not in plain.stderr, plain.stderr
+        code, out, _ = finish(reader)
+    assert code == 0
+    assert [json.loads(line)["payload"] for line in out.splitlines()] == ["21.5", "22"]

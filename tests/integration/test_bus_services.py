@@ -97,6 +97,22 @@ def test_messages_of_a_subject_come_in_order_and_once(nodes: Nodes) -> None:
     assert [one and one.payload for one in rest] == [b"%d" % number for number in range(1, 2000)]
 
 
+def test_publisher_waits_for_subscribers_that_the_manager_tells_of(nodes: Nodes) -> None:
+    _, here, there = nodes.open_many(3)
+    publisher = here.publisher("/plant/line1/temp")
+    assert not publisher.wait_for_subscribers(1, 0.3) and not publisher.is_connected
+    subscription = there.subscribe("/plant/*/temp")
+    own = here.subscribe("/plant/...")  # Which is none of the other nodes'.
+    assert publisher.wait_for_subscribers(1, DEADLINE_S)
+    assert publisher.is_connected and publisher.receivers == 1
+    assert not publisher.wait_for_subscribers(2, 0.3)
+    publisher.publish(b"21.5")
+    assert take(subscription, b"21.5").subject == take(own, b"21.5").subject
+    wild = nodes.open().subscribe("/*/*/temp")
+    assert publisher.wait_for_subscribers(2, DEADLINE_S)
+    assert wild is not None and not here.publisher("/plant/line1/speed").is_connected
+
+
 def test_own_subscription_has_a_message_once(nodes: Nodes) -> None:
     _, node = nodes.open_many(2)
     subscription = node.subscribe("/plant/...")

@@ -73,6 +73,55 @@ def test_messages_of_a_service_keep_their_epoch_and_each_manager_is_named(tmp_pa
     assert subjects == {"/service/hype%20news", "/service/hype%20news/weather"}
 
 
+def last_managers(store: Path) -> dict[str, tuple[str, int]]:
+    """Return of each service the manager of its last epoch, as a recording has it."""
+    found: dict[str, tuple[str, int]] = {}
+    for row in rows(store, "events"):
+        told = json.loads(row["detail"]) if row["kind"] == "ManagerChanged" else {}
+        if told and told["epoch"] >= found.get(told["service"], ("", 0))[1]:
+            found[told["service"]] = (row["node_id"], told["epoch"])
+    return found
+
+
+def test_managers_of_services_that_nobody_records_are_in_the_recording(tmp_path: Path) -> None:
+    place = fresh_place()
+    names = [f"service-{number}" for number in range(5)] + [NAME]
+
+    def says(*nodes: hubbub.Node) -> dict[str, tuple[str, int]]:
+        """Return what the nodes themselves say that they manage."""
+        lists = [(node, node.statistics().services) for node in nodes]
+        return {
+            one.name: (node.id.hex(), one.epoch)
+            for node, services in lists
+            for one in (services.managed if services is not None else ())
+            if one.role == "managing"
+        }
+
+    guest = hubbub.ServiceOptions(is_guest=True)
+    with (
+        place.open("a", services=True) as first,
+        place.open("b", services=True) as second,
+        place.open("recorder", services=guest) as node,
+    ):
+        assert node.services.wait_for_members(2, DEADLINE_S)
+        for name in names:
+            assert first.service(name).subscribe() is not None
+            assert first.service(name).wait_until_subscribed(DEADLINE_S)
+        with hubbub.Recorder(node, "/nothing", tmp_path, convert=False) as recorder:
+            wait_until(lambda: len(says(first, second)) == len(names))
+            before = says(first, second)
+            wait_until(lambda: recorder.flush() and last_managers(tmp_path) == before)
+            closer = find_closer(before[NAME][0])
+            with place.open("closer", services=True, node_id=closer) as third:
+                wait_until(lambda: says(third).get(NAME, ("", 0))[0] == third.id.hex())
+                after = says(first, second, third)
+                wait_until(lambda: recorder.flush() and last_managers(tmp_path) == after)
+            wait_until(lambda: says(first, second).keys() == set(names))
+            end = says(first, second)
+        found = {one.name: (one.manager, one.epoch) for one in first.services.find()}
+    assert last_managers(tmp_path) == end == found
+
+
 def test_hops_tell_how_many_gateways_a_message_has_crossed(tmp_path: Path) -> None:
     here, there = fresh_place(), fresh_place()
     sides = [

@@ -222,6 +222,30 @@ def test_node_that_speaks_the_first_version_is_served(bus: Bus) -> None:
         assert old.recv(100) == encode_message(Message(INFO, key, b"back"))
 
 
+def test_node_asked_to_speak_the_first_version_shares_services_with_others(bus: Bus) -> None:
+    nodes = [bus.open(version="v1"), bus.open(), bus.open(version="v1")]
+    for node in nodes:
+        assert node.services.wait_for_members(2, DEADLINE_S)
+    readers = [node.service(NAME).subscribe() for node in nodes]
+    manager = next(node for node in nodes if node.id.hex() == nodes[0].services.manager_of(NAME))
+    wait_until(lambda: len(manager.service(NAME).subscribers or ()) == 3)
+    for payload in (b"HelloHypeWorld", b""):
+        nodes[2].service(NAME).publish(payload)
+        for reader in readers:
+            message = reader.receive(DEADLINE_S)
+            assert message is not None and message.payload == payload
+    counts = [_statistics(node).counters.get("sent_bare", 0) for node in nodes]
+    assert counts[1] == 0 and counts[0] + counts[2] >= 2
+    with pytest.raises(hubbub.ConfigurationError, match="counts no messages"):
+        nodes[0].service(NAME).subscribe(order="fifo")
+
+
+def _statistics(node: hubbub.Node) -> hubbub.ServicesStatistics:
+    found = node.statistics().services
+    assert found is not None
+    return found
+
+
 def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
     place = fresh_place()
     with place.open("a") as first, place.open("b") as second:
@@ -241,6 +265,7 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         ({"placement": "random"}, "xor, hrw, weighted"),
         ({"weight": 0}, "from 1 to 1000"),
         ({"policy": 5}, "give a function"),
+        ({"version": "v3"}, "choose v1 or v2"),
     ],
 )
 def test_option_that_cannot_work_is_refused(options: dict[str, Any], text: str) -> None:
@@ -248,9 +273,9 @@ def test_option_that_cannot_work_is_refused(options: dict[str, Any], text: str) 
         hubbub.ServiceOptions(**options)
 
 
-def test_services_are_asked_for_by_true_or_options() -> None:
-    with pytest.raises(hubbub.ConfigurationError, match="True, False or ServiceOptions"):
-        hubbub.open("a", interface="127.0.0.1", services="v1")  # type: ignore[arg-type]
+def test_services_are_asked_for_by_true_a_version_or_options() -> None:
+    with pytest.raises(hubbub.ConfigurationError, match='True, False, "v1" or ServiceOptions'):
+        hubbub.open("a", interface="127.0.0.1", services="v7")
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", 5, "x" * 256])

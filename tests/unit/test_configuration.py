@@ -82,6 +82,7 @@ def test_none_is_not_given_and_a_default_that_is_given_counts(
     ("option", "text", "value"),
     [
         ("services", "yes", True),
+        ("services", "v1", "v1"),
         ("offload", "FALSE", False),
         ("links", "local, tcp", ["local", "tcp"]),
         ("listen", "7300", 7300),

@@ -22,6 +22,7 @@ from hubbub.limits import MESSAGE_BYTES_MAX, OPENING, SECOND
 
 FLUSH_TIMEOUT_S = 10.0
 _MEETING_S = 1.2 * OPENING / SECOND
+_MANAGER_S = 1.0
 _LONELY_S = 2.0  # After so long it is told that nobody listens.
 
 
@@ -145,6 +146,10 @@ def _lines() -> Iterator[bytes]:
 
 def _meet(publisher: hubbub.Publisher, wait_subs: int, timeout_s: float | None) -> bool:
     """Wait for subscribers; False: they did not come in time."""
+    if not wait_subs and publisher.counted is not None:
+        # By services the manager has to be found, and says by itself how many there are.
+        publisher.wait_for_subscribers(1, _MANAGER_S)
+        return True
     if not wait_subs:
         # A new node keeps its messages until it knows who is there. Waiting for that here delays
         # none of them, and from then on `publish` tells how many receivers there are.

@@ -23,6 +23,11 @@ Services = Annotated[
     list[str] | None,
     typer.Option("--service", metavar="NAME", help="Record this service, too; repeatable."),
 ]
+SplitTime = Annotated[str, typer.Option(metavar="DURATION", help="Close it after so long.")]
+AllServices = Annotated[
+    bool, typer.Option("--services", help="Record who manages each service there is, too.")
+]
+_GUEST = hubbub.ServiceOptions(is_guest=True)
 
 
 def rec(
@@ -52,13 +57,12 @@ def rec(
     split_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Close a segment at this size.")
     ] = "128MiB",
-    split_time: Annotated[
-        str, typer.Option(metavar="DURATION", help="Close it after so long.")
-    ] = "1s",
+    split_time: SplitTime = "1s",
     queue: Annotated[
         str, typer.Option(metavar="SIZE", help="So much may wait in memory for the disk.")
     ] = "128MiB",
     service: Services = None,
+    all_services: AllServices = False,
     convert: Annotated[
         bool, typer.Option(help="Turn closed segments into Parquet files in the background.")
     ] = True,
@@ -85,7 +89,8 @@ def rec(
         "services": service or (),
     }
     trigger, ctrl_c = _Trigger(), CtrlC()
-    with open_node(domain, interface, log, peers) as node:
+    guest = all_services and not service and _GUEST  # Who records one takes part.
+    with open_node(domain, interface, log, peers, services=guest) as node:
         with hubbub.Recorder(node, patterns, store, **options) as recorder:
             watch = partial(_watch, recorder, trigger, ctrl_c, duration_s, as_json)
             code = write_until_the_end(watch)

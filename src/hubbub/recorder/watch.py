@@ -21,6 +21,7 @@ from hubbub.message import Message, Source
 from hubbub.node import Node
 from hubbub.recorder import rows
 from hubbub.recorder.intake import Intake
+from hubbub.recorder.managers import Managers
 from hubbub.recorder.rows import Announced, Values
 from hubbub.recorder.told import told_rows
 from hubbub.statistics import ChannelStatistics
@@ -48,6 +49,7 @@ class Watch:
         self._passing = passing
         self._on_look = on_look
         self._announced: dict[Announced, Values] = {}
+        self._managers = Managers(node)
         self._since_ns = time_ns()
         peers = node.peers()
         self._met_before = {peer.node for peer in peers}
@@ -81,6 +83,7 @@ class Watch:
 
     def _note(self, event: Event) -> None:
         now_ns = time_ns()
+        self._managers.note(event)
         for row in rows.event_rows(event, now_ns, was_there=self._was_there(event, now_ns)):
             self._intake.put_row(rows.EVENTS, row)
         if isinstance(event, _NEWS):
@@ -116,7 +119,7 @@ class Watch:
             is_last = self._is_ending.is_set()
             begin = time.monotonic()
             try:
-                self._look()
+                self._look(is_last=is_last)
             except HubbubError as error:
                 _log.info("nothing to see: %s", error)  # The node was closed before us.
             except Exception:
@@ -131,7 +134,7 @@ class Watch:
         self._has_news.wait(max(0.0, RECORDER_LOOK_S - took_s - least_s))
         self._has_news.clear()
 
-    def _look(self) -> None:
+    def _look(self, *, is_last: bool) -> None:
         """Record what has changed; a ring holds no states, which are told whole once it is."""
         self._on_look()
         if not self._intake.is_triggered:
@@ -142,6 +145,9 @@ class Watch:
         for row in rows.announcement_rows(self._announced, announced, now):
             self._intake.put_row(rows.ANNOUNCEMENTS, row)
         self._announced = announced
+        for event in self._managers.look(is_last=is_last):
+            for row in rows.event_rows(event, time_ns()):
+                self._intake.put_row(rows.EVENTS, row)
         for counted, total in self._count(peers):
             value = total - self._before.get(counted, 0)
             if value > self._counted.get(counted, 0):

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.client import Client
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.everywhere import Everywhere
@@ -12,6 +13,7 @@ from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Line, Listing
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import XorPlacement
+from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.publishing import Lane, Publishing
 from hubbub.protocol.rendezvous.seat import allow_everything
 from hubbub.protocol.rendezvous.seen import Seen
@@ -25,6 +27,7 @@ from hubbub.wire.services import (
     BARE,
     BATCH,
     PASSED,
+    PUBLISH,
     STALE,
     TAKEN,
     UNAVAILABLE,
@@ -289,6 +292,30 @@ def frames_sent_to_the_first_version(sound: Method) -> Method:
         sound(self, now, lines, info)
 
     return send
+
+
+@bug(Absent, "keep", "services_standing_still")
+def nothing_kept_for_who_stands_still(sound: Method) -> Method:
+    """Forget what was on its way to a subscriber that seems to be dead."""
+
+    def keep(self: Absent, now: int, node: bytes, info: Request) -> None:
+        return
+
+    return keep
+
+
+@bug(Post, "_say", "services_speaking_first_version")
+def empty_payload_sent_bare(sound: Method) -> Method:
+    """Say in the words of the first version what it has none for."""
+
+    def say(self: Post, now: int, targets: Any, request: Request, done: Any) -> bool:
+        if request.message.type == PUBLISH and not request.message.rest:
+            for _, place in targets:
+                self.send_bare(place, request.message)
+        said: bool = sound(self, now, targets, request, done)
+        return said
+
+    return say
 
 
 @bug(View, "measure", "services_placement", seed=2)

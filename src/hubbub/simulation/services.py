@@ -55,6 +55,7 @@ class ServiceNode:
         self.answer: Callable[[bytes], bytes | None] = lambda payload: None
         self._stopped_until_ns = 0
         self._waiting: list[tuple[bytes, Address]] = []
+        self._room_frames: int | None = None
         self._wake_ns = NEVER
         self.machine = Rendezvous(
             self.world.now, self.id, life, _DOMAIN, Random(self.world.random.getrandbits(64)),
@@ -128,8 +129,9 @@ class ServiceNode:
 
     # What the host does.
 
-    def stop_for(self, time_ns: int) -> None:
-        """Stop the process; the kernel goes on receiving."""
+    def stop_for(self, time_ns: int, room_frames: int | None = None) -> None:
+        """Stop the process; the kernel goes on receiving, as long as there is room."""
+        self._room_frames = room_frames
         self._stopped_until_ns = self.world.now + time_ns
         self.world.at(self._stopped_until_ns, self._go_on)
 
@@ -145,7 +147,8 @@ class ServiceNode:
         if not self.is_alive:
             return
         if self.world.now < self._stopped_until_ns:
-            self._waiting.append((frame, source))
+            if self._room_frames is None or len(self._waiting) < self._room_frames:
+                self._waiting.append((frame, source))
             return
         self.machine.receive(self.world.now, frame, (source[0], source[1]))
         self._turn()
@@ -216,7 +219,10 @@ class Town:
         """Return the id of a node: as random as real ones, the same at each start."""
         return node_key(self._salt + index.to_bytes(4, "big"))[:12]
 
-    def open(self, index: int | None = None, *, seeds: list[Address] | None = None) -> ServiceNode:
+    def open(
+        self, index: int | None = None, *, seeds: list[Address] | None = None,
+        options: Options | None = None,
+    ) -> ServiceNode:  # fmt: skip
         """Open a node that knows one other at least; with an index it is started again."""
         if index is None:
             index = _FIRST_INDEX + len({node.index for node in self.nodes})
@@ -224,7 +230,7 @@ class Town:
             alive = [node.address for node in self.alive() if node.index != index]
             seeds = self.stage.random.sample(alive, min(2, len(alive)))
         life = self.stage.random.getrandbits(64)
-        node = ServiceNode(self, index, seeds, self.options, life)
+        node = ServiceNode(self, index, seeds, options or self.options, life)
         self.nodes.append(node)
         return node
 

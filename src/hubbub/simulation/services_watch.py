@@ -16,7 +16,7 @@ from hubbub.limits import (
 from hubbub.protocol.burst import Address
 from hubbub.protocol.rendezvous.seat import Delivered
 from hubbub.simulation.world import World
-from hubbub.wire.header import HEADER_BYTES, SERVICE
+from hubbub.wire.header import HEADER_BYTES, MAGIC, SERVICE
 from hubbub.wire.services import (
     INFO,
     LEAVING,
@@ -24,6 +24,7 @@ from hubbub.wire.services import (
     SUBSCRIBE_SERVICE,
     UNSUBSCRIBE_SERVICE,
     Request,
+    decode_message,
     decode_request,
     distance,
     node_key,
@@ -32,6 +33,7 @@ from hubbub.wire.services import (
 if TYPE_CHECKING:
     from hubbub.simulation.services import ServiceNode
 
+_MAGIC = MAGIC.to_bytes(2, "big")
 _KIND_OFFSET = 3
 _REQUESTS = (SUBSCRIBE_SERVICE, UNSUBSCRIBE_SERVICE, PUBLISH)
 
@@ -82,6 +84,10 @@ class Watch:
 
     def sent(self, node: "ServiceNode", place: Address, frame: bytes) -> None:
         """Check a frame that leaves."""
+        if frame[:2] != _MAGIC:
+            self.world.check(decode_message(frame) is not None, "no message of the first version")
+            self.world.counts["sent_bare"] += 1
+            return
         if frame[_KIND_OFFSET] != SERVICE or len(frame) < HEADER_BYTES:
             return
         request = decode_request(frame[HEADER_BYTES:])

@@ -54,7 +54,8 @@ ANYCAST: Final = 16  # Of a PUBLISH or an INFO: for one member, who answers.
 LEAVING: Final = 32  # Who sends this is about to leave: it manages nothing any more.
 BATCH: Final = 64  # Of a PUBLISH or an INFO: several payloads, numbered from `sequence` on.
 PROMPT: Final = 128  # Of a PUBLISH: somebody waits for the answer.
-ENTRY_FLAGS: Final = NO_LOCAL | ANSWERS | BARE
+ABSENT: Final = 256  # Of an entry that has ended: its node seems to be dead, and may come back.
+ENTRY_FLAGS: Final = NO_LOCAL | ANSWERS | BARE | ABSENT
 
 # What became of a request, as ANSWER and NOTICE say it.
 TAKEN: Final = 0  # Stored, or handed on to all subscribers.
@@ -385,9 +386,14 @@ class Kept(msgspec.Struct, array_like=True, frozen=True, tag=7):
 
 
 class Inquiry(msgspec.Struct, array_like=True, frozen=True, tag=8):
-    """From anybody who looks on: which services do you manage?"""
+    """From anybody who looks on: which services do you manage?
+
+    With a key it is to a manager: how many would have a message of that service, on this subject?
+    """
 
     number: U32
+    key: Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES)] = b""
+    subject: Subject = ""
 
 
 class Managed(msgspec.Struct, array_like=True, frozen=True):
@@ -401,10 +407,11 @@ class Managed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Inventory(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """Back: these, or some of them."""
+    """Back: these, or some of them; and those that we managed until lately, at its end."""
 
     number: U32
     services: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)]
+    ended: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)] = []
 
 
 Notice = Result | Query | Known | Copy | ListTaken | Reply | Kept | Inquiry | Inventory

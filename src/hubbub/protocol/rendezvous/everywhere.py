@@ -106,11 +106,15 @@ class Everywhere:
         """Return who wants a subject whatever service it is in."""
         return self.listing.wanting(subject) if subject and self.listing.count else []
 
+    def missing(self, now: int, subject: str) -> list[Line]:
+        """Return who would want a subject, was struck off lately, and may come back."""
+        return self.listing.missing(now, subject) if subject else []
+
     def drop(self, now: int, node: bytes, stamp: int) -> None:
         """Strike off one who is gone, or has forgotten that it wanted anything."""
         line = self.listing.find(node)
         if line is not None and line.stamp <= stamp and node != self.seat.node:
-            self.listing.drop(now, node)
+            self.listing.drop(now, node, is_absent=self.post.view.is_dead(node))
 
     # Time.
 

@@ -6,6 +6,7 @@ meanwhile, and passes on what still comes to it. If nothing is said in time, the
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from hubbub.limits import (
     FORWARDER_GRACE,
@@ -30,6 +31,8 @@ from hubbub.wire.services import (
     join_ids,
     split_ids,
 )
+
+BARE_EPOCH: Final = 1  # The first version counts none.
 
 
 class HandOvers:
@@ -66,12 +69,14 @@ class HandOvers:
                 last_order=service.order,
             )  # fmt: skip
             request = self._change(service, target, epoch, some, extra)
+            if self.post.is_bare(request):
+                service.hand_over.epoch = BARE_EPOCH
             self.post.send(now, target, request, ignore)
 
     def _change(
         self, service: Service, manager: bytes, epoch: int, entries: list[Entry], extra: Extra
     ) -> Request:
-        ids = join_ids(manager, [entry.node for entry in entries])
+        ids = join_ids(manager, [entry.node for entry in entries if entry.is_in])
         message = Message(CHANGE_SERVICE_MANAGER, service.key, ids)
         node, life = self.seat.node, self.seat.life
         return Request(0, 0, 0, node, life, self.seat.stamp(), epoch, 0, 0, message, extra)
@@ -127,16 +132,14 @@ class HandOvers:
     def take(self, now: int, sender: bytes, request: Request, service: Service) -> None:
         """Take a part of a list; with the last one this node manages the service."""
         extra, epoch = request.extra, request.epoch
-        arriving = service.arriving
-        if arriving is None or (arriving.sender, arriving.epoch) != (sender, epoch):
+        arriving, entries = service.arriving, extra.entries
+        if request.flags & BARE:  # One cannot be told from the next, so each counts.
+            arriving = service.arriving = Arriving(sender, epoch)
+            entries = self._read_bare(split_ids(request.message.rest)[1])
+        elif arriving is None or (arriving.sender, arriving.epoch) != (sender, epoch):
             if arriving is not None and arriving.sender == sender and arriving.epoch > epoch:
                 return  # Of an earlier try.
             arriving = service.arriving = Arriving(sender, epoch)
-        entries = extra.entries
-        if not entries and not request.flags & BARE:
-            entries = []
-        elif not entries:
-            entries = [Entry(node, 0, True) for node in split_ids(request.message.rest)[1]]
         arriving.parts[extra.part] = entries
         if len(arriving.parts) < extra.parts:
             return
@@ -144,6 +147,14 @@ class HandOvers:
             arriving.is_taken = True
             self._commit(now, service, request, arriving)
         self.post.tell(now, sender, ListTaken(service.key, epoch, service.epoch))
+
+    def _read_bare(self, nodes: list[bytes]) -> list[Entry]:
+        """Make lines of ids: as old as those nodes are, so that whatever they say counts more."""
+        members = [(node, self.view.members.get(node)) for node in nodes]
+        return [
+            Entry(node, self.seat.stamp() if one is None else one.incarnation, True)
+            for node, one in members
+        ]
 
     def _commit(self, now: int, service: Service, request: Request, arriving: Arriving) -> None:
         was_manager = service.is_served

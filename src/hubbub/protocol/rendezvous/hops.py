@@ -35,9 +35,13 @@ _new_sent: Any = partial(tuple.__new__, _Sent)  # Half of what calling it costs.
 class Hops:
     """Frames to other nodes that are to be acknowledged."""
 
-    def __init__(self, seat: Seat, suspect: Callable[[int, bytes], None]) -> None:
+    def __init__(
+        self, seat: Seat, suspect: Callable[[int, bytes], None],
+        lose: Callable[[int, bytes, bytes], None],
+    ) -> None:  # fmt: skip
         self.seat = seat
         self._suspect = suspect
+        self._lose = lose  # Told of each frame that a node did not acknowledge.
         self._hop = seat.random.getrandbits(31)
         self._timers: list[tuple[int, bytes]] = []  # One a node, of its frame that is due first.
         self.tracks: dict[bytes, Track[_Sent]] = {}
@@ -129,6 +133,7 @@ class Hops:
         self._crowded.discard(node)
         if track is not None:
             for sent in [*track.sent.values(), *(sent for sent, _ in track.waiting)]:
+                self._lose(now, node, sent.frame)
                 sent.done(now, node, None)
 
     def advance(self, now: int) -> None:
@@ -150,6 +155,7 @@ class Hops:
         if sent.tries >= HOP_TRIES:
             self.seat.counters["given_up"] += 1
             self._end(now, node, sent.hop, is_acknowledged=False)
+            self._lose(now, node, sent.frame)
             sent.done(now, node, None)
             return
         self.seat.counters["repeated"] += 1

@@ -10,10 +10,10 @@ from typing import Final
 from zlib import crc32
 
 from hubbub.errors import SubjectError
-from hubbub.limits import SERVICE_LEASE, SUBSCRIBERS_MAX
+from hubbub.limits import ABSENCE, SERVICE_LEASE, SUBSCRIBERS_MAX
 from hubbub.protocol.rendezvous.seat import NEVER, Place
 from hubbub.subjects import matches
-from hubbub.wire.services import BARE, ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
+from hubbub.wire.services import ABSENT, BARE, ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
 
 _SUBJECTS_KEPT: Final = 4096
 
@@ -30,7 +30,7 @@ class Line:
         self.node = node
         self.stamp = stamp
         self.is_in = is_in
-        self.flags = flags & ENTRY_FLAGS
+        self.flags = flags & (ENTRY_FLAGS & ~ABSENT if is_in else ENTRY_FLAGS)
         self.place = place
         self.expires_ns = expires_ns
         self.patterns = tuple(patterns)  # What it wants of the subjects; none: everything.
@@ -47,7 +47,12 @@ class Line:
     @property
     def is_special(self) -> bool:
         """Tell whether it must not be sent everything in the same frame as others."""
-        return self.is_in and bool(self.flags & BARE or self.patterns)
+        return self.is_absent or (self.is_in and bool(self.flags & BARE or self.patterns))
+
+    @property
+    def is_absent(self) -> bool:
+        """Tell whether it was struck off because its node seems to be dead."""
+        return bool(self.flags & ABSENT)
 
 
 class Listing:
@@ -57,6 +62,7 @@ class Listing:
         self.lines: dict[bytes, Line] = {}
         self.count = 0  # Of those who subscribe,
         self.special = 0  # and of those among them who are not served as all others are.
+        self.absent = 0  # Of those who were struck off, and may come back.
         self._wanting: dict[str, list[Line]] = {}  # By subject, as long as nobody comes or goes.
         self.changed: set[bytes] = set()  # Whose lines copies do not know yet.
         self.expires_ns = NEVER
@@ -72,6 +78,17 @@ class Listing:
                 self._wanting.clear()
             found = self._wanting[subject] = [line for line in self if line.wants(subject)]
         return found
+
+    def missing(self, now: int, subject: str) -> list[Line]:
+        """Return who would want a message, was struck off lately, and may come back."""
+        if not self.absent:
+            return []
+        oldest_ns = now + SERVICE_LEASE - ABSENCE
+        return [
+            line
+            for line in self.lines.values()
+            if line.is_absent and line.expires_ns > oldest_ns and line.wants(subject)
+        ]
 
     def find(self, node: bytes) -> Line | None:
         """Return the line of a subscriber."""
@@ -107,12 +124,14 @@ class Listing:
             self._enter(Line(node, stamp, False, 0, None, now + SERVICE_LEASE))
         return TAKEN
 
-    def drop(self, now: int, node: bytes) -> bool:
+    def drop(self, now: int, node: bytes, *, is_absent: bool = False) -> bool:
         """End the line of one that is gone, or has forgotten us."""
         line = self.find(node)
         if line is None:
             return False
-        self._enter(Line(node, line.stamp, False, 0, None, now + SERVICE_LEASE))
+        flags = line.flags | ABSENT if is_absent else 0
+        place, patterns = (line.place, line.patterns) if is_absent else (None, ())
+        self._enter(Line(node, line.stamp, False, flags, place, now + SERVICE_LEASE, patterns))
         return True
 
     def merge(self, now: int, entries: Iterable[Entry]) -> bool:
@@ -153,6 +172,8 @@ class Listing:
                 self.drop(now, line.node)
                 ended.append(line.node)
             elif line.expires_ns <= now:
+                self.special -= line.is_special
+                self.absent -= line.is_absent
                 del self.lines[line.node]
         self.expires_ns = min((one.expires_ns for one in self.lines.values()), default=NEVER)
         return ended
@@ -174,6 +195,7 @@ class Listing:
         before = self.lines.get(line.node)
         self.count += line.is_in - (before is not None and before.is_in)
         self.special += line.is_special - (before is not None and before.is_special)
+        self.absent += line.is_absent - (before is not None and before.is_absent)
         self._wanting.clear()
         self.lines[line.node] = line
         self.changed.add(line.node)

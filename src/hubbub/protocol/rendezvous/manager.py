@@ -9,12 +9,14 @@ Invariants: at most one node of a component that agrees on who is there serves a
 only grow; what is acknowledged as taken is in the list.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from hubbub.limits import (
     BARE_LEASE,
     HELD_REQUESTS_MAX,
+    INVENTORY_SERVICES,
     MS,
     ORDER_LEAP,
     RETAIN_MS,
@@ -22,6 +24,7 @@ from hubbub.limits import (
     SERVICE_LEASE,
     SERVICES_MAX,
 )
+from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
@@ -55,12 +58,16 @@ from hubbub.wire.services import (
     Kept,
     Known,
     ListTaken,
+    Managed,
     Message,
     Request,
     Result,
 )
 
 _NOTHING_MAX: Final = 4096
+_ENDED_NS: Final = (
+    5000 * MS
+)  # So long it is told what was ours: some looks of who looks each second.
 _NOTHING_NS: Final = 1000 * MS  # So long it is believed that nobody knows a service.
 
 
@@ -93,9 +100,11 @@ class Manager:
         self.hand_overs = HandOvers(post, self._begun, self._manager_changed)
         self.copies = Copies(post, self.hand_overs)
         self.spread = Spread(post, self.forgotten)
+        self.absent = Absent(post, self.spread.done)
         self.everywhere = Everywhere(post)
         self.due_ns = NEVER
         self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
+        self._ended: deque[tuple[int, Managed]] = deque(maxlen=INVENTORY_SERVICES)
 
     # Requests.
 
@@ -316,7 +325,8 @@ class Manager:
         if others:
             wanting = [*{line.node: line for line in (*others, *wanting)}.values()]
         count = len(wanting)
-        if not count and not request.flags & RETAIN:
+        missing = self._missing(now, service, subject)
+        if not count and not missing and not request.flags & RETAIN:
             return UNAVAILABLE, 0
         messages = request.messages
         origin = (request.origin, request.incarnation, subject)
@@ -330,7 +340,32 @@ class Manager:
             self._keep(now, service, request)
         info = make_info(service.epoch, request._replace(flags=request.flags & BATCH), first)
         self._send(now, wanting, info)
+        self._send_missing(now, missing, info)
         return TAKEN if count else UNAVAILABLE, count
+
+    def _missing(self, now: int, service: Service, subject: str) -> list[Line]:
+        """Return who would have a message, and is not there to take it."""
+        wild = self.everywhere.missing(now, subject)
+        lines = service.listing.missing(now, subject)
+        return [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
+
+    def _send_missing(self, now: int, lines: list[Line], info: Request) -> None:
+        """Keep a message for those who may come back; who has, and did not say more, gets it."""
+        back = [line for line in lines if self.view.is_present(line.node)]
+        if back:
+            self._send(now, back, info)
+        for line in lines:
+            if line not in back:
+                self.absent.keep(now, line.node, info)
+
+    def count_receivers(self, key: bytes, subject: str, publisher: bytes) -> int:
+        """Return how many would have a message of a node, if it were published now."""
+        service = self.services.get(key)
+        is_served = service is not None and service.is_served
+        lines = service.listing.wanting(subject) if service is not None and is_served else []
+        found = {line.node: line for line in (*self.everywhere.wanting(subject), *lines)}
+        own = found.get(publisher)
+        return len(found) - (own is not None and bool(own.flags & NO_LOCAL))
 
     def _send(self, now: int, wanting: list[Line], info: Request) -> None:
         """Send a message to those who want it, ourselves included."""
@@ -340,6 +375,14 @@ class Manager:
         if any(line.node == self.seat.node for line in lines):
             self.own.deliver(now, info)
         self.spread.send(now, lines, info)
+
+    def pass_on(self, now: int, info: Request) -> None:
+        """Pass a message on to those below us in a tree; keep it for those who are not there."""
+        for node in info.extra.nodes:
+            if self.view.is_dead(node):
+                self.absent.keep(now, node, info)
+        below = [node for node in info.extra.nodes if not self.view.is_dead(node)]
+        self.spread.pass_on(now, info, below)
 
     def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
         place = self.view.place_of(request.origin) or request.extra.place
@@ -434,7 +477,10 @@ class Manager:
         """Hear that the new manager has the list."""
         service = self.services.get(taken.key)
         if service is not None:
+            term = describe(service)
             self.hand_overs.finish(now, sender, taken, service)
+            if not service.is_served:
+                self._ended.append((now, term))
             self._plan(taken.key)
 
     def answer_query(self, now: int, sender: bytes, key: bytes) -> None:
@@ -457,6 +503,12 @@ class Manager:
             service.listing.drop(now, node)
             self.copies.changed(now, service)
             self._plan(key)
+
+    def stamp_after(self, key: bytes, node: bytes) -> int:
+        """Return a stamp that is newer than what the list has of one who stamps nothing itself."""
+        service = self.services.get(key)
+        line = None if service is None else service.listing.lines.get(node)
+        return 0 if line is None else line.stamp + 1
 
     def _manager_changed(
         self, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
@@ -519,6 +571,8 @@ class Manager:
             self._pass(now, request, manager)
 
     def _give_up(self, service: Service) -> None:
+        if service.is_served and service.listing.lines:
+            self._ended.append((self.seat.now, describe(service)))
         service.happen(Happening.GIVEN_UP)
         service.pull = None
         self.services.pop(service.key, None)
@@ -531,7 +585,7 @@ class Manager:
         """Take off a list that came from elsewhere who we know to be gone."""
         for line in list(service.listing):
             if self.view.is_gone(line.node, line.stamp):
-                service.listing.drop(now, line.node)
+                service.listing.drop(now, line.node, is_absent=self.view.is_dead(line.node))
 
     def member_gone(self, now: int, node: bytes) -> None:
         """Take one who is dead, or began anew, off all lists."""
@@ -541,7 +595,7 @@ class Manager:
         for service in self.services.values():
             line = service.listing.find(node) if service.is_served else None
             if line is not None and self.view.is_gone(node, line.stamp):
-                service.listing.drop(now, node)
+                service.listing.drop(now, node, is_absent=self.view.is_dead(node))
                 self.copies.changed(now, service)
             if service.pull is not None and not self.view.is_present(node):
                 service.pull.waiting.discard(node)
@@ -581,10 +635,20 @@ class Manager:
         if service.role is Role.ABSENT:
             self.services.pop(service.key, None)
 
+    def list_ended(self, now: int) -> list[Managed]:
+        """Return the services that were ours until lately: who looks on may have missed that."""
+        return [term for ended_ns, term in self._ended if now - ended_ns < _ENDED_NS]
+
     @property
     def has_services(self) -> bool:
         """Tell whether anybody depends on us still."""
         return any(one.is_served and one.listing.count for one in self.services.values())
+
+
+def describe(service: Service) -> Managed:
+    """Say of a service what others are told who look on."""
+    messages = service.order % ORDER_LEAP
+    return Managed(service.key, service.name, service.epoch, messages, service.listing.count)
 
 
 _Serve = Callable[[Manager, int, Service, Request], tuple[int, int]]

@@ -253,9 +253,11 @@ class Publishing:
         if target == self.seat.node:
             self._tried(published, now, target, asking.take(now, self._request_of(published)))
             return
-        asking.post.send_made(
-            now, target, partial(self._encode, published), partial(self._tried, published)
-        )
+        done = partial(self._tried, published)
+        if self.seat.is_first_version:
+            asking.post.send(now, target, self._request_of(published), done)
+        else:
+            asking.post.send_made(now, target, partial(self._encode, published), done)
 
     def _request_of(self, published: _Published) -> Request:
         message = Message(PUBLISH, published.lane.key, published.rest)

@@ -21,7 +21,6 @@ from hubbub.limits import (
     INVENTORY_SERVICES,
     LEAVE_PATIENCE,
     MS,
-    ORDER_LEAP,
     PUBLISH_PATIENCE,
     PUBLISHES_PER_ANSWER,
     SINGLES_PER_ANSWER,
@@ -29,8 +28,9 @@ from hubbub.limits import (
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.express import Express, Passage
+from hubbub.protocol.rendezvous.handover import BARE_EPOCH
 from hubbub.protocol.rendezvous.hops import Hops
-from hubbub.protocol.rendezvous.manager import Manager
+from hubbub.protocol.rendezvous.manager import Manager, describe
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.profile import FAST, Profile
@@ -58,6 +58,7 @@ from hubbub.wire.services import (
     BATCH,
     CHANGE_SERVICE_MANAGER,
     INFO,
+    KEY_BYTES,
     LEAVING,
     PASSED,
     PROMPT,
@@ -93,6 +94,8 @@ from hubbub.wire.services import node_key as _node_key
 
 MakeView = Callable[[Seat, Placement, int, int], View]
 _PASSED_ON_MAX = 4096
+_QUESTIONS = 1 << 31  # To managers; questions to all nodes are numbered below.
+_QUESTIONS_MAX = 256  # That are not answered.
 _GOODBYE_NS = 100 * MS
 
 
@@ -106,6 +109,7 @@ class Options:
     policy: Policy = allow_everything
     is_guest: bool = False  # Looks on, and manages nothing.
     batch_bytes: int = BATCH_BYTES  # Of messages that go in one frame.
+    is_first_version: bool = False  # Sends bare messages, where they say it all.
 
 
 class Rendezvous:
@@ -121,12 +125,13 @@ class Rendezvous:
         self.seat.wall_offset_ns = wall_offset_ns
         self.seat.policy = options.policy
         self.seat.is_guest = options.is_guest
+        self.seat.is_first_version = options.is_first_version
         self.options = options
         profile = options.profile
         self.view = make_view(self.seat, options.placement, profile.stable_ns, options.weight)
         incarnation = first_incarnation(now, wall_offset_ns)
         self.swim = Swim(self.seat, self.view, profile, seeds, incarnation)
-        self.hops = Hops(self.seat, self.swim.suspect)
+        self.hops = Hops(self.seat, self.swim.suspect, self._lose)
         self.post = Post(self.seat, self.view, self.hops)
         self.manager = Manager(self.post)
         asking = Asking(self.post, self.manager, is_expecting=is_expecting or bool(seeds))
@@ -137,7 +142,10 @@ class Rendezvous:
         self.express = Express(self.manager, self.client)
         self.is_closed = False
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
+        self.ended: dict[bytes, list[Managed]] = {}  # What they managed until lately.
         self._inquiry = 0
+        self._questions: dict[int, Lane] = {}  # What managers were asked, by its number.
+        self._question = _QUESTIONS
         self._leave_ns = NEVER
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
@@ -200,6 +208,7 @@ class Rendezvous:
         due_ns = min(
             self.swim.due_ns, self.hops.due_ns, self.client.due_ns, self._leave_ns, self._acks_ns,
             self.publishing.due_ns, self.manager.everywhere.due_ns, self.manager.due_ns, late_ns,
+            self.manager.absent.due_ns,
         )  # fmt: skip
         return NEVER if self.is_closed else due_ns
 
@@ -288,18 +297,30 @@ class Rendezvous:
         self.seat.now = now
         self._inquiry += 1
         self.inventories.clear()
+        self.ended.clear()
         body = encode_notice(0, Inquiry(self._inquiry))
         for member in self.view.present():
             self.seat.send(member.place, NOTICE, body)
 
+    def ask_receivers(self, now: int, lane: Lane) -> None:
+        """Ask the manager how many a message would go to; the answer comes into the lane."""
+        self.seat.now = now
+        target = self.client.asking.target(now, lane.key)
+        place = self.view.place_of(target)
+        if target == self.seat.node:
+            lane.receivers = self.manager.count_receivers(lane.key, lane.subject, target)
+        elif place is not None:
+            if len(self._questions) >= _QUESTIONS_MAX:
+                self._questions.clear()
+            self._question = _QUESTIONS | self._question + 1 & _QUESTIONS - 1
+            self._questions[self._question] = lane
+            body = encode_notice(0, Inquiry(self._question, lane.key, lane.subject))
+            self.seat.send(place, NOTICE, body)
+
     def list_managed(self) -> list[Managed]:
         """Return the services that this node manages, as it tells others."""
         served = [one for one in self.manager.services.values() if one.is_served]
-        return [
-            Managed(one.key, one.name, one.epoch, one.order % ORDER_LEAP, one.listing.count)
-            for one in served
-            if not one.is_empty
-        ]
+        return [describe(one) for one in served if not one.is_empty]
 
     def roles_in(self, key: bytes) -> list[str]:
         """Return what this node is to a service."""
@@ -310,10 +331,12 @@ class Rendezvous:
         return roles + ["subscribed"] * (key in self.client.subscribed)
 
     def _send_inventory(self, place: Place, number: int) -> None:
-        services = self.list_managed()
-        for at in range(0, len(services) or 1, INVENTORY_SERVICES):
+        services, ended = self.list_managed(), self.manager.list_ended(self.seat.now)
+        for at in range(0, len(services), INVENTORY_SERVICES):
             some = Inventory(number, services[at : at + INVENTORY_SERVICES])
             self.seat.send(place, NOTICE, encode_notice(0, some))
+        if ended or not services:
+            self.seat.send(place, NOTICE, encode_notice(0, Inventory(number, [], ended)))
 
     def close(self, now: int) -> None:
         """Begin to leave: hand all services over, then say so."""
@@ -328,6 +351,7 @@ class Rendezvous:
         self.view.version += 1
         self._leave_ns = now + LEAVE_PATIENCE
         self.manager.look(now)
+        self.manager.absent.leave(now)
         self._follow(now)
 
     # What arrives.
@@ -379,7 +403,8 @@ class Rendezvous:
         if kind == SERVICE:
             request = decode_request(body)
             if request is not None:
-                self.express.learn(node, data)
+                if not self.seat.is_first_version:  # The short way knows envelopes alone.
+                    self.express.learn(node, data)
                 self._take_request(now, node, place, request)
             return request is not None
         if kind == ANSWER:
@@ -393,11 +418,20 @@ class Rendezvous:
             return False
         hop, notice = decoded
         if isinstance(notice, Inquiry):
-            self._send_inventory(place, notice.number)
+            if notice.key:
+                count = self.manager.count_receivers(notice.key, notice.subject, node)
+                one = Managed(notice.key.ljust(KEY_BYTES, b"\0"), "", 0, 0, count)
+                self.seat.send(place, NOTICE, encode_notice(0, Inventory(notice.number, [one])))
+            else:
+                self._send_inventory(place, notice.number)
         elif isinstance(notice, Inventory):
-            if notice.number == self._inquiry and self.view.is_present(node):
+            lane = self._questions.pop(notice.number, None)
+            if lane is not None and notice.services:
+                lane.receivers = notice.services[0].subscribers
+            elif notice.number == self._inquiry and self.view.is_present(node):
                 found = self.inventories.setdefault(node, {})
                 found.update({one.key: one for one in notice.services})
+                self.ended.setdefault(node, []).extend(notice.ended)
         else:
             self.swim.meet(now, node, life, place)
             self._answer(place, Answer(hop, self._take_notice(now, node, notice)))
@@ -410,6 +444,8 @@ class Rendezvous:
         for hint in decoded[1]:
             self.swim.hear_of(now, hint)
         self.hops.take(now, node, decoded[0])
+        if node in self.manager.absent.boxes:
+            self.manager.absent.heard(now, node)
         return True
 
     def _take_request(self, now: int, node: bytes, place: Place, request: Request) -> None:
@@ -464,7 +500,7 @@ class Rendezvous:
                 self._passed_on[mark] = None
                 if len(self._passed_on) > _PASSED_ON_MAX:
                     del self._passed_on[next(iter(self._passed_on))]
-                self.manager.spread.pass_on(now, info)
+                self.manager.pass_on(now, info)
         return self.client.deliver(now, info)
 
     def _take_notice(self, now: int, node: bytes, notice: Notice) -> int:
@@ -489,6 +525,10 @@ class Rendezvous:
             assert isinstance(notice, ListTaken)
             manager.take_list_taken(now, node, notice)
         return status
+
+    def _lose(self, now: int, node: bytes, frame: bytes) -> None:
+        """Keep a message that a node did not acknowledge: it may only stand still."""
+        self.manager.absent.take_frame(now, node, frame)
 
     def _acknowledge(self, now: int, place: Place, answer: Answer, size_bytes: int) -> None:
         """Acknowledge a message, soon: many at once cost who sent them as little as one."""
@@ -516,17 +556,21 @@ class Rendezvous:
             self._change_bare(now, node, message)
         else:
             flags = BARE if member is None else 0
+            incarnation = 0 if member is None else member.incarnation
+            stamp = max(self.seat.stamp(), self.manager.stamp_after(message.key, node), incarnation)
             request = Request(
-                0, flags, 0, node, self.seat.life, self.seat.stamp(), 0, 0, 0, message,
-                Extra(place=place),
-            )  # fmt: skip
+                0, flags, 0, node, self.seat.life, stamp, 0, 0, 0, message, Extra(place=place)
+            )
             self.manager.take(now, request)
         self._follow(now)
 
     def _change_bare(self, now: int, node: bytes, message: Message) -> None:
         manager, _ = split_ids(message.rest)
         if manager == self.seat.node:
-            request = Request(0, BARE, 0, node, 0, 0, 1, 0, 0, message, Extra())
+            if self.view.is_closer(message.key, node, manager):
+                self.swim.note_leaving(now, node)  # Why else should it give a list away?
+                self._follow(now)
+            request = Request(0, BARE, 0, node, 0, 0, BARE_EPOCH, 0, 0, message, Extra())
             self.manager.take_list(now, node, request)
         else:
             one = self.client.subscribed.get(message.key)
@@ -547,6 +591,7 @@ class Rendezvous:
         self._follow(now)
         self.manager.advance(now)
         self.manager.everywhere.advance(now)
+        self.manager.absent.advance(now)
         self.client.advance(now)
         self.publishing.advance(now)
         self._follow(now)
@@ -577,6 +622,10 @@ class Rendezvous:
                 self.hops.forget(now, member.node)
             if news in (News.DIED, News.WENT, News.RESTARTED, News.CAME):
                 self.manager.member_gone(now, member.node)
+            if news in (News.CAME, News.CLEARED, News.RESTARTED):
+                self.manager.absent.heard(now, member.node)
+            elif news is News.WENT:
+                self.manager.absent.drop(member.node)
             self.seat.events.append((news, member.node))
         if any(news is not News.SUSPECTED for news, _ in changes):
             self.manager.look(now)

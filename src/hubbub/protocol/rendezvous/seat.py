@@ -67,9 +67,10 @@ class Settled(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """A frame was not sent to a node, for which too much waits already."""
+    """Messages were not sent to a node, for which too much waits already, or for too long."""
 
     node: bytes
+    messages: int = 1
 
 
 class ManagerNamed(NamedTuple):
@@ -93,6 +94,7 @@ class Seat:
         self.wall_offset_ns = 0
         self.is_leaving = False
         self.is_guest = False  # Looks on, and manages nothing.
+        self.is_first_version = False  # Speaks as the first version did, as far as that goes.
         self.policy: Policy = allow_everything
         self.out: deque[tuple[Place, bytes]] = deque()
         self.deliveries: list[Delivered] = []

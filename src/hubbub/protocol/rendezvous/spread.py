@@ -4,11 +4,12 @@ Each node answers for what it received, and the one above it repeats, or goes ro
 any one member goes to one after the other, until one has taken it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hubbub.protocol.rendezvous.fanout import Branch, plan, plan_below
 from hubbub.protocol.rendezvous.listing import Line
 from hubbub.protocol.rendezvous.post import Post
+from hubbub.protocol.rendezvous.seat import Place
 from hubbub.protocol.rendezvous.service import Service
 from hubbub.wire.services import (
     ANSWERS,
@@ -36,24 +37,29 @@ class Spread:
 
     def send(self, now: int, lines: list[Line], info: Request) -> None:
         """Send a message to all subscribers but ourselves."""
-        bare = [line for line in lines if line.flags & BARE]
-        for line in bare:
-            if line.place is not None:
-                for payload in info.payloads:
-                    self.post.send_bare(line.place, info.message._replace(rest=payload))
+        for line in lines:
+            if line.flags & BARE and line.place is not None:
+                self._send_bare(line.place, info)
         others = {line.node: line for line in lines if not line.flags & BARE}
         others.pop(self.seat.node, None)
         branches = plan(list(others))
         single = [(node, others[node].place) for node, below in branches if not below]
         if single:
-            self.post.send_all(now, single, info, self._done(info, []))
+            self.post.send_all(now, single, info, self.done(info))
         for branch in branches:
             if branch[1]:
                 self._send_branch(now, branch, info)
 
-    def pass_on(self, now: int, info: Request) -> None:
+    def _send_bare(self, place: Place, info: Request) -> None:
+        for payload in info.payloads:
+            if payload:
+                self.post.send_bare(place, info.message._replace(rest=payload))
+            else:  # The first version refuses a message that has none.
+                self.seat.counters["empty_for_first_version"] += 1
+
+    def pass_on(self, now: int, info: Request, below: list[bytes]) -> None:
         """Pass a message on to those below us in the tree."""
-        for branch in plan_below(list(info.extra.nodes)):
+        for branch in plan_below(below):
             self._send_branch(now, branch, info)
 
     def _send_branch(self, now: int, branch: Branch, info: Request) -> None:
@@ -61,15 +67,17 @@ class Spread:
         place, subject = info.extra.place, info.extra.subject
         is_plain = not below and not subject
         extra = NOTHING if is_plain else Extra(place=place, nodes=below, subject=subject)
-        self.post.send(now, node, info._replace(extra=extra), self._done(info, below))
+        self.post.send(now, node, info._replace(extra=extra), self.done(info, below))
 
-    def _done(
-        self, info: Request, below: list[bytes]
+    def done(
+        self, info: Request, below: Sequence[bytes] = ()
     ) -> Callable[[int, bytes, Answer | None], None]:
+        """Return what is to be done once it is known what became of a message at a node."""
+
         def done(now: int, node: bytes, answer: Answer | None) -> None:
             if answer is None and below:
                 self.seat.counters["branches_repaired"] += 1
-                for branch in plan_below(below):
+                for branch in plan_below(list(below)):
                     self._send_branch(now, branch, info)
             if answer is not None and answer.status == UNKNOWN:
                 self._gone(now, info.message.key, node, answer.number)

@@ -12,7 +12,8 @@ from heapq import heappop, heappush, nsmallest
 from zlib import crc32
 
 from hubbub.limits import MEMBERS_MAX, SERVICES_MAX
-from hubbub.protocol.rendezvous.placement import Placement
+from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
+from hubbub.protocol.rendezvous.ring import Ring
 from hubbub.protocol.rendezvous.seat import NEVER, Place, Seat
 from hubbub.wire.services import Record, node_key
 
@@ -89,6 +90,10 @@ class View:
         self._settling: list[tuple[int, bytes]] = []
         self._closest: dict[bytes, bytes] = {}  # To keys of services, as long as nobody
         self._closest_others: dict[bytes, bytes] = {}  # comes or goes; ourselves left out.
+        self._digest = 0
+        self._nodes: dict[int, bytes] = {}  # By the numbers of their keys:
+        self._here = Ring()  # those of all who are here,
+        self._settled = Ring()  # and of those who have been for a while.
         self._cached_version = -1
 
     @property
@@ -123,11 +128,15 @@ class View:
         if told <= (member.incarnation, int(member.state)):
             return None
         was_present, life = member.is_present, member.life
+        self._fold(member)
         was, member.state = member.state, State(record.state)
         member.incarnation = record.incarnation
         member.changed_ns = now
+        self._fold(member)
         if not member.is_present:
             self.version += 1
+            self._here.discard(member.number)
+            self._settled.discard(member.number)
             return _BAD_NEWS[member.state] if was_present else None
         member.place, member.life, member.weight = place, record.life, record.weight
         if not was_present or life != record.life:
@@ -141,15 +150,26 @@ class View:
         if record.state > State.SUSPECT or len(self.members) >= MEMBERS_MAX:
             return None
         member = self.members[record.node] = Member(record, place, now)
+        self._nodes[member.number] = member.node
+        self._fold(member)
         self._begin(now, member)
         return News.CAME
+
+    def _fold(self, member: Member) -> None:
+        """Take a member out of the digest, or put it in, if it is here."""
+        if member.is_present:
+            self._digest ^= fold(member.node, member.incarnation)
 
     def _begin(self, now: int, member: Member) -> None:
         """Note that a member is new, or came back."""
         member.since_ns = now
         member.is_settled = now - self._started_ns < self._stable_ns
         self.version += 1
-        if not member.is_settled:
+        self._here.add(member.number)
+        if member.is_settled:
+            self._settled.add(member.number)
+        else:
+            self._settled.discard(member.number)
             heappush(self._settling, (now + self._stable_ns, member.node))
 
     def settle(self, now: int) -> list[Member]:
@@ -160,13 +180,19 @@ class View:
             is_due = member is not None and now - member.since_ns >= self._stable_ns
             if member is not None and is_due and member.is_present and not member.is_settled:
                 member.is_settled = True
+                self._settled.add(member.number)
                 self.version += 1
                 settled.append(member)
         return settled
 
     def forget(self, node: bytes) -> None:
         """Let go of one who is long gone."""
-        self.members.pop(node, None)
+        member = self.members.pop(node, None)
+        if member is not None:
+            self._fold(member)
+            del self._nodes[member.number]
+            self._here.discard(member.number)
+            self._settled.discard(member.number)
 
     # Who is closest.
 
@@ -224,9 +250,16 @@ class View:
         member = self.members.get(node)
         return member is not None and (not member.is_present or stamp < member.incarnation)
 
+    def is_dead(self, node: bytes) -> bool:
+        """Tell whether a node is taken for dead, and did not say that it goes."""
+        member = self.members.get(node)
+        return member is not None and member.state is State.DEAD
+
     def rank(self, key: bytes, count: int, *, is_settled: bool = True) -> list[bytes]:
         """Return the closest nodes to a key, the closest first; newcomers only if asked for."""
         number, measure = int.from_bytes(key, "big"), self.placement.measure
+        if isinstance(self.placement, XorPlacement):
+            return self._rank_by_xor(number, count, self._settled if is_settled else self._here)
         ranked: list[tuple[float, bytes]] = [
             (measure(number, one.number, one.weight), one.node)
             for one in self.members.values()
@@ -236,13 +269,19 @@ class View:
             ranked.append((measure(number, self._number, self.weight), self.seat.node))
         return [node for _, node in nsmallest(count, ranked)]
 
+    def _rank_by_xor(self, key: int, count: int, ring: Ring) -> list[bytes]:
+        """Rank by the measure for which there is no need to look at everybody."""
+        nearest = ring.nearest(key, count)
+        ranked = [(number ^ key, self._nodes[number]) for number in nearest]
+        if self.seat.may_manage:
+            ranked.append((self._number ^ key, self.seat.node))
+            ranked.sort()
+        return [node for _, node in ranked[:count]]
+
     @property
     def digest(self) -> int:
         """Return what is the same for all who know the same members."""
-        total = 0
-        for member in self.present():
-            total ^= fold(member.node, member.incarnation)
-        return total
+        return self._digest
 
 
 def fold(node: bytes, incarnation: int) -> int:

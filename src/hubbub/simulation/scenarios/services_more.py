@@ -1,7 +1,8 @@
 """Services with other placements, slow subscribers, policies, and nodes of the first version."""
 
-from hubbub.limits import MS, SECOND
+from hubbub.limits import ABSENCE, MS, SECOND
 from hubbub.protocol.burst import Address
+from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER
 from hubbub.protocol.rendezvous.placement import PLACEMENTS
 from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.simulation.node import Host
@@ -72,6 +73,39 @@ def services_slow(stage: Stage) -> None:
         town.check_complete(sent, [node])
     world.run_for(4 * SECOND)
     town.calm_down([_NAME])
+
+
+@scenario
+def services_standing_still(stage: Stage) -> None:
+    """Stop a subscriber until it counts as dead: it goes on, and has all that it missed (H7)."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_many(random.randint(4, 9))
+    for node in nodes:
+        node.subscribe(_NAME, order=random.choice([NO_ORDER, FIFO]))
+    town.settle([_NAME])
+    manager = town.closest(_NAME)
+    still, publisher = random.sample([node for node in nodes if node is not manager], 2)
+    sent = feed(town, publisher, _NAME, 400, 20 * MS)
+    world.run_for(random.randrange(500 * MS))
+    still.stop_for(random.randrange(2 * SECOND, 10 * SECOND), random.choice([0, 20, None]))
+    world.run_for(random.randrange(6 * SECOND))
+    change = random.choice(["none", "join", "leave"])
+    if change == "join":
+        town.open().subscribe(_NAME)
+    elif change == "leave":
+        manager.close()
+    world.run_for(12 * SECOND)
+    town.calm_down([_NAME])
+    for node in (still, publisher):
+        town.check_complete(sent, [node])
+    town.check_fifo(_NAME, [still] if still.machine.client.subscribed[_key()].order == FIFO else [])
+    world.run_for(ABSENCE)
+    kept = sum(node.machine.manager.absent.size_bytes for node in town.alive())
+    world.check(not kept, f"{kept} bytes are kept for nobody (H13)")
+    world.counts["sent_to_returned"] += sum(
+        node.machine.seat.counters["sent_to_returned"] for node in town.nodes
+    )
 
 
 @scenario
@@ -154,6 +188,42 @@ def services_first_version(stage: Stage) -> None:
     town.publish(random.choice(town.alive()), name)
     world.run_for(1 * SECOND)
     world.check(not old.heard, "the first version had a message after its end (H11)")
+
+
+@scenario
+def services_speaking_first_version(stage: Stage) -> None:
+    """Let some nodes, or all, send bare messages: lists and messages come all the same (H14)."""
+    random, world = stage.random, stage.world
+    spoken = Options(is_first_version=True)
+    town = Town(stage)
+    town.open(options=spoken)
+    for _ in range(random.randint(3, 8)):
+        town.open(options=random.choice([spoken, spoken, None]))
+        world.run_for(random.randrange(20 * MS))
+    world.run_for(3 * SECOND)
+    for node in town.alive():
+        node.subscribe(_NAME)
+    town.settle([_NAME])
+    for _ in range(random.randint(1, 4)):
+        (manager,) = town.managers(_NAME)
+        happen = random.choice(["join", "leave", "crash", "end"])
+        if happen == "join" or len(town.alive()) < 4:
+            town.open(options=spoken).subscribe(_NAME)
+        elif happen == "end":
+            random.choice(town.subscribers(_NAME)).toggle(_NAME)
+        else:
+            (manager.close if happen == "leave" else manager.crash)()
+        town.settle([_NAME])
+        # Nobody tells a publisher that its message went to one who is gone: all must know it.
+        world.run_for(town.options.profile.detection_ns)
+        town.check_calm([_NAME])
+    random.choice(town.alive()).publish(_NAME, b"")  # Which only an envelope can say.
+    world.run_for(1 * SECOND)
+    for node in town.subscribers(_NAME):
+        came = town.count(node, _NAME, b"")
+        world.check(came == 1, f"{node} had an empty message {came} times (H5)")
+    world.check(world.counts["sent_bare"] > 0, "nobody spoke the first version")
+    town.note_counts()
 
 
 @scenario

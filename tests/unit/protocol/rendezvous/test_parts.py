@@ -257,7 +257,12 @@ class Sent:
     def __init__(self) -> None:
         self.seat = Seat(ORIGIN[0], 1, 7, Random(1), 0)
         self.suspected: list[bytes] = []
-        self.hops = Hops(self.seat, lambda now, node: self.suspected.append(node))
+        self.lost: list[bytes] = []
+        self.hops = Hops(
+            self.seat,
+            lambda now, node: self.suspected.append(node),
+            lambda now, node, frame: self.lost.append(node),
+        )
         self.ends: list[Answer | None] = []
 
     def post(self, now: int = 0) -> None:

@@ -5,9 +5,10 @@ from random import Random
 
 import pytest
 
-from hubbub.limits import MS, SECOND, SERVICE_LEASE
+from hubbub.limits import ABSENCE, ABSENT_NODE_BYTES_MAX, MS, SECOND, SERVICE_LEASE
 from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
+from hubbub.protocol.rendezvous.seat import GivenUp
 from hubbub.wire.services import distance, node_key, service_key
 
 IDS = [bytes([letter]) * 12 for letter in b"abc"]
@@ -26,6 +27,7 @@ class Town:
         self.manager, self.other, self.subscriber = self.machines
         self.inboxes: list[deque[tuple[bytes, tuple[str, int]]]] = [deque() for _ in IDS]
         self.is_still = False
+        self._published = 0
         names = (f"service-{number}" for number in range(100))
         self.name = next(name for name in names if _closest(name) == IDS[0])
         self.now = 0
@@ -59,6 +61,21 @@ class Town:
             self.pass_time(100 * MS)
         assert not self.subscribers()
         self.is_still = False
+
+    def publish(self, count: int, size_bytes: int = 4) -> list[bytes]:
+        """Let the second node publish messages that are all different."""
+        payloads = [b"%0*d" % (size_bytes, self._published + number) for number in range(count)]
+        self._published += count
+        for payload in payloads:
+            self.other.publish(self.now, self.name, payload)
+            self.pass_time(MS)
+        return payloads
+
+    def heard(self) -> list[bytes]:
+        return [one for run in self.subscriber.seat.deliveries for one in run.payloads]
+
+    def given_up(self) -> list[GivenUp]:
+        return [one for one in self.manager.seat.events if isinstance(one, GivenUp)]
 
     def subscribers(self) -> list[bytes]:
         service = self.manager.manager.services.get(service_key(self.name))
@@ -101,3 +118,64 @@ def test_death_that_is_told_again_and_again_makes_it_subscribe_once() -> None:
         town.subscriber.swim._object(town.now, dead)
         town.pass_time(MS)
     assert one.stamp == stamp
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_subscriber_has_what_was_published_while_it_stood_still(seed: int) -> None:
+    town = Town(seed)
+    town.is_still = True
+    before = town.publish(3)
+    town.inboxes[2].clear()  # Its socket had no room.
+    town.stand_still()
+    town.is_still = True
+    after = town.publish(5)
+    town.is_still = False
+    assert not town.heard()
+    town.pass_time(BACK)
+    assert sorted(town.heard()) == before + after  # Each of them once.
+    assert not town.given_up()
+
+
+def test_subscriber_that_was_started_anew_has_nothing_of_what_its_last_life_missed() -> None:
+    town = Town(1)
+    town.stand_still()
+    town.is_still = True
+    town.publish(5)
+    town.inboxes[2].clear()
+    again = Rendezvous(town.now, IDS[2], 99, 7, Random(9), seeds=PLACES[:1], wall_offset_ns=SECOND)
+    town.machines[2] = town.subscriber = again
+    town.is_still = False
+    town.pass_time(BACK)
+    town.subscriber.subscribe(town.now, town.name)
+    town.pass_time(BACK)
+    assert town.subscribers() == [IDS[2]]
+    assert not town.heard() and not town.manager.manager.absent.size_bytes
+
+
+def test_what_is_dropped_for_one_that_was_away_for_too_long_is_told() -> None:
+    town = Town(1)
+    town.stand_still()
+    town.is_still = True
+    town.publish(5)
+    town.pass_time(ABSENCE + SECOND)
+    town.inboxes[2].clear()
+    assert not town.manager.manager.absent.size_bytes and not town.given_up()
+    town.is_still = False
+    town.pass_time(BACK)
+    assert town.given_up() == [GivenUp(IDS[2], 5)]
+    assert not town.heard()
+
+
+def test_what_is_kept_for_one_node_is_bounded_and_the_rest_is_told() -> None:
+    town = Town(1)
+    town.stand_still()
+    town.is_still = True
+    count, size_bytes = 100, 50_000
+    town.publish(count, size_bytes)
+    absent = town.manager.manager.absent
+    assert ABSENT_NODE_BYTES_MAX - 2 * size_bytes < absent.size_bytes <= ABSENT_NODE_BYTES_MAX
+    town.inboxes[2].clear()
+    town.is_still = False
+    town.pass_time(5 * BACK)
+    (given_up,) = town.given_up()
+    assert 0 < given_up.messages == count - len(town.heard())
