@@ -1,10 +1,11 @@
 """All tables: what each is made of, by which function, and how a step changes it.
 
 A step takes new rows of a recording and turns one version of the tables into the next. What is in
-proportion to the rows is done by Spark: tables that have a row for a row, and *digests*, which are
-small. All other tables are made of digests and of what was known before, by Arrow (decision 0026).
-Functions get what they ask for by name: another table, a digest, or one of these. Tables whose
-names begin with a dot are what is kept between steps, and of no interest to anybody else.
+proportion to the rows is done by Spark and its workers: tables that have a row for a row, and
+*digests*, which are small. All other tables are made of digests and of what was known before, by
+Arrow (decisions 0026 and 0044). Functions get what they ask for by name: another table, a digest
+or one of these. Tables whose names begin with a dot are what is kept between steps, and of no
+interest to anybody else.
 
     messages, events, announcements, counters   new rows of the recording; messages are clean,
     bad, cut                                    without those in quarantine, late, or there before

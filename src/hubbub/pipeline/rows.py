@@ -132,7 +132,7 @@ class Rows:
             return ordered.mapInArrow(digested_rows(work), struct)
         groups = self._groups()
         slices = _TASKS_PER_PROCESSOR * self._spark.sparkContext.defaultParallelism
-        slices = 1 if self._portion.is_small else min(slices, len(groups))
+        slices = 1 if self._portion.is_small else max(min(slices, len(groups)), 1)
         places = self._spark.range(0, len(groups), 1, slices)
         return places.mapInArrow(digested_files(work, groups), struct)
 
@@ -145,7 +145,7 @@ class Rows:
             groups += [RowGroup(str(path), number) for number in range(count)]
         return groups
 
-    def drop_doubles(self, doubled: Any, overlapping: Any, known: "DataFrame | None") -> Any:
+    def drop_doubles(self, doubled: Any, overlapping: Any, known: DataFrame | None) -> Any:
         """Keep each message once; return what was left out, as parts of topic_health."""
         rows = self.frame("messages")
         before = rows.limit(0) if known is None else known.select(*WORKED_ON)
