@@ -361,7 +361,6 @@ LISTING_KEPT_S: Final = 60.0
 STEP_FILES_MAX: Final = 200  # A step of an incremental or live run reads at most so many files.
 STEP_ROWS: Final = 20_000_000  # A step of a batch run reads about so many rows.
 SMALL_STEP_ROWS: Final = 200_000  # So few rows are quicker in one piece than spread.
-TINY_STEP_ROWS: Final = 20_000  # Of so few every sequence may be looked at.
 ALERT_INTERVAL_S: Final = 1.0  # A live run looks at its rules so often.
 ALERT_HOURS: Final = 2  # So much of tables with windows is looked at.
 CHECKPOINT_INTERVAL_S: Final = 30.0  # A reader tells the store how far it is so often.

@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 import hubbub
 from hubbub.limits import CONSUMER_SILENCE, LEASE_PERIODS, MS, SLOT_TOLERANCE_MIN
+from hubbub.pipeline.digesting.slots import slots
 from hubbub.pipeline.merging.consumers import compliance as consumer_compliance
 from hubbub.pipeline.registry import DIGESTS
 from hubbub.pipeline.schemas import RECORDED
 from hubbub.pipeline.tables import SHAPES
-from hubbub.pipeline.transforms import consumers, periods
+from hubbub.pipeline.transforms import consumers
 from hubbub.recorder.player import Player
 from hubbub.store import Store
 from tests.integration.bus import Place, fresh_place, wait_until
@@ -89,8 +90,8 @@ def test_period_compliance_agrees_with_what_consumers_count(
     rows = spark.read.schema(RECORDED["messages"]).parquet(str(tmp_path / "store/messages"))
     timed = [row.asDict() for row in rows.collect()]
     assert all(row["tick_ns"] and row["source_name"] == "maker" for row in timed)
-    slots = periods.slots(rows, WINDOW_NS).select(*SLOTS.names).toArrow().cast(SLOTS)
-    table = compliance_of(slots, WINDOW_NS).to_pylist()
+    counted_slots = slots(rows.toArrow(), WINDOW_NS).select(SLOTS.names).cast(SLOTS)
+    table = compliance_of(counted_slots, WINDOW_NS).to_pylist()
     for subject, period_ms in ((SPEED, 20), (RPM, 50)):
         made = [row for row in table if row["subject"] == subject]
         assert {row["period_ns"] for row in made} == {period_ms * MS}

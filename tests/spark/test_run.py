@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from hubbub.errors import ConfigurationError
 from hubbub.limits import SECOND, SWEEP_AFTER
 from hubbub.pipeline import tables
+from hubbub.pipeline.failures import find_unreadable
 from hubbub.pipeline.run import Pipeline, Progress, Summary, make_setup
 from hubbub.store.checkpoints import checkpoints
 from hubbub.store.compact import compact, sweep, tidying
@@ -142,7 +143,6 @@ def test_a_step_of_many_rows_gives_the_tables_of_a_small_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hubbub.pipeline.recording.SMALL_STEP_ROWS", 0)
-    monkeypatch.setattr("hubbub.pipeline.rows.TINY_STEP_ROWS", 0)
     run(spark, record(tmp_path / "store", segments()).path, tmp_path / "tables", "batch")
     assert_same(all_tables(tmp_path / "tables"), expected)
 
@@ -343,3 +343,16 @@ def test_a_rotten_page_is_found_confined_and_named(spark: SparkSession, tmp_path
         assert made["sequence"].to_pylist() == [n for n in range(1, 61) if n not in lost], place
         confined += len(summary.unreadable)
     assert confined >= 3
+
+
+def test_a_file_that_only_workers_cannot_read_is_found_and_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    parts = [("messages", [message(n, n + 1)]) for n in range(3)]
+    recording = record(tmp_path / "store", parts)
+    files = sorted((recording.path / "messages").rglob("*.parquet"))
+    content = files[1].read_bytes()
+    mark = content.index(b"hubbub-end:") + len(b"hubbub-end:")
+    files[1].write_bytes(content[:mark] + bytes(4) + content[mark + 4 :])
+    found = find_unreadable(spark, "messages", files)
+    assert found == {files[1]: "the end of the file is not what was written"}

@@ -3,31 +3,34 @@
 import json
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.limits import SECOND
-from hubbub.pipeline import histogram, schemas
-from hubbub.pipeline.merging import runs
-from hubbub.pipeline.merging.periods import merged
+from hubbub.pipeline import schemas
+from hubbub.pipeline.digesting import quality as arrow_quality
 from hubbub.pipeline.transforms import (
     consumers,
     counters,
     doubles,
     messages,
     nodes,
-    parts,
-    periods,
     quality,
     reports,
     services,
-    words,
 )
-from hubbub.pipeline.transforms.expressions import BUCKET
 from hubbub.store import schema
-from tests.spark.rows import OTHER, SOURCE, START_NS, announcement, counter, event, frame, message
-from tests.unit.pipeline import digests
+from tests.spark.rows import (
+    OTHER,
+    SOURCE,
+    START_NS,
+    announcement,
+    arrow,
+    counter,
+    event,
+    frame,
+    message,
+)
 
 WINDOW_NS = 10 * SECOND
 
@@ -46,38 +49,6 @@ def test_columns_of_spark_are_those_of_the_store() -> None:
             kinds[str(column.type)] for column in columns
         ]
         assert all(field.nullable for field in struct)
-
-
-def test_buckets_are_those_of_the_histogram(spark: SparkSession) -> None:
-    values = [
-        0,
-        1,
-        2,
-        3,
-        4,
-        7,
-        8,
-        63,
-        64,
-        65,
-        127,
-        128,
-        999,
-        1000,
-        10**6,
-        2**40 - 1,
-        2**40,
-        2**53 - 1,
-        2**53,
-        2**62 - 1,
-    ]
-    values += [-value for value in values]
-    latencies = spark.createDataFrame([(one,) for one in values], "latency_ns long")
-    table = latencies.selectExpr("*", *BUCKET).select("latency_ns", "bucket")
-    for value, bucket in table.collect():
-        least, most = histogram.bounds_ns(bucket)
-        assert bucket == histogram.bucket_of(value)
-        assert least <= value <= most
 
 
 BAD = [
@@ -101,6 +72,9 @@ def test_every_row_is_good_or_in_quarantine_under_one_reason(spark: SparkSession
     bad = quality.quarantined(table, with_payload=True)
     assert plain(bad, "offset", "reason") == [(n, reason) for n, (_, reason) in enumerate(BAD)]
     assert plain(quality.good(table, with_payload=True), "offset") == [(100,), (101,)]
+    checks = arrow_quality.asked(frozenset(), with_payload=True)
+    left = arrow_quality.good(arrow(rows), checks)
+    assert left["offset"].to_pylist() == [100, 101], "Spark and Arrow agree"
     assert bad.schema.names == schemas.RESULTS["quarantine"].names
 
 
@@ -135,38 +109,6 @@ def test_node_timeline_has_events_and_announcements_in_one_order(spark: SparkSes
         (0, "PeerJoined"), (2, "SubscriptionBegun"), (3, "PublishEnded"),
     ]  # fmt: skip
     assert got.schema.names == schemas.RESULTS["node_timeline"].names
-
-
-def same(made: DataFrame, expected: Any) -> None:
-    """Compare what Spark made with what plain Python did."""
-    got = [tuple(row) for row in made.select(*expected.column_names).collect()]
-    wanted = [tuple(row.values()) for row in expected.to_pylist()]
-    assert sorted(got, key=repr) == sorted(wanted, key=repr)
-
-
-@pytest.mark.parametrize("shift", [0, 6])
-def test_words_have_a_bit_for_each_sequence(spark: SparkSession, shift: int) -> None:
-    rows = [message(n, sequence) for n, sequence in enumerate([1, 2, 3, 5, *range(60, 140)])]
-    rows += [rows[1] | {"offset": 100}, rows[8] | {"offset": 101}]
-    rows += [message(200, 1, source_id=OTHER, source_name=None), message(201, 1, subject="/b")]
-    same(words.words(frame(spark, rows), shift), digests.words(rows, shift))
-
-
-def test_times_of_sequences_are_looked_up(spark: SparkSession) -> None:
-    rows = [message(n, sequence) for n, sequence in enumerate([5, 7, 9])]
-    rows.append(message(9, 7, subject="/b"))
-    wanted = runs.timeless(runs.from_words(digests.words(rows, 6), 6))
-    assert wanted.num_rows == 3
-    made = words.times(frame(spark, rows), spark.createDataFrame(wanted))
-    same(made, digests.times(rows, wanted))
-
-
-def test_parts_count_messages_by_window_and_bucket(spark: SparkSession) -> None:
-    rows = [message(n, n + 1, published_ns=START_NS + n * 990_000) for n in range(50)]
-    rows.append(message(60, 60, received_ns=START_NS + 10 * SECOND, source_name=None))
-    same(parts.parts(frame(spark, rows), WINDOW_NS), digests.parts(rows))
-    timeless = parts.parts(frame(spark, [message(0, 1, published_ns=0)]), WINDOW_NS)
-    assert plain(timeless, "bucket", "messages", "latency_max_us") == [(None, 1, None)]
 
 
 def test_marks_tell_how_far_counters_had_come(spark: SparkSession) -> None:
@@ -231,51 +173,7 @@ def test_presence_is_of_subscribers_and_ends_with_their_node(spark: SparkSession
     assert got == {(SOURCE, "/a", True), (OTHER, None, False)}
 
 
-def test_late_is_what_comes_when_consumers_have_given_its_slot_up(spark: SparkSession) -> None:
-    ms = 1_000_000
-    delays_ms = {20: (39, 41), 100: (149, 151)}  # Half a period behind the end, at least 20 ms.
-    for period_ms, delays in delays_ms.items():
-        rows = [
-            message(
-                n, n + 1, tick_ns=START_NS + n * period_ms * ms, period_ns=period_ms * ms,
-                received_ns=START_NS + (n * period_ms + delay_ms) * ms,
-            )
-            for n, delay_ms in enumerate(delays)
-        ]  # fmt: skip
-        counted = periods.slots(frame(spark, [*rows, message(9, 9)]), WINDOW_NS)
-        assert plain(counted, "met", "late") == [(1, 1)]
-
-
-def test_slots_are_owed_within_an_epoch_and_have_one_message_each(spark: SparkSession) -> None:
-    ms = 1_000_000
-    first, second = START_NS, START_NS + 5 * SECOND
-    # Ticks beside the boundaries, one more sample in a slot, and 4.8 s that nobody wanted any in.
-    told = [
-        (first, first + 3 * ms, 20), (first, first + 26 * ms, 20), (first, first + 33 * ms, None),
-        (first, first + 85 * ms, 20), (second, second, 20), (second, second + 59 * ms, 20),
-    ]  # fmt: skip
-    rows = [
-        message(
-            n, n + 1, epoch=epoch, tick_ns=tick_ns, received_ns=tick_ns + ms,
-            period_ns=None if period_ms is None else period_ms * ms,
-        )
-        for n, (epoch, tick_ns, period_ms) in enumerate(told)
-    ]  # fmt: skip
-    some = (periods.slots(frame(spark, part), WINDOW_NS).toArrow() for part in (rows[:2], rows[2:]))
-    got = digests.compliance_of(merged(*some), WINDOW_NS)
-    columns = ("slots", "met", "missed", "late")
-    assert [tuple(row.values()) for row in got.select(columns).to_pylist()] == [(5 + 3, 5, 3, 0)]
-
-
-def test_tenures_of_managers(spark: SparkSession) -> None:
-    rows = [
-        message(0, 1, service="news", epoch=1),
-        message(1, 2, service="news", epoch=1),
-        message(2, 1, service="news", epoch=2, source_id=OTHER),
-        message(4, 4),
-    ]
-    got = services.tenures(frame(spark, rows))
-    assert plain(got, "epoch", "messages", "manager_id") == [(1, 2, None), (2, 1, None)]
+def test_terms_tell_who_became_the_manager_of_a_service(spark: SparkSession) -> None:
     told = [
         event(0, "ManagerChanged", detail='{"service": "news", "epoch": 2}'),
         event(1, "ManagerChanged", detail="{}"),

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 
 from hubbub.errors import StoreError
+from hubbub.pipeline.digesting.work import checked_files
 from hubbub.pipeline.schemas import RECORDED
 from hubbub.pipeline.session import cache_directory
 
@@ -30,12 +31,19 @@ def told_in_one_line() -> Iterator[None]:
 
 
 def find_unreadable(spark: "SparkSession", table: str, paths: list[Path]) -> dict[Path, str]:
-    """Return the files that Spark cannot read, and why; it names but one, so halves are tried."""
+    """Return the files that Spark or its workers cannot read, and why.
+
+    Spark names but one, and a worker that dies none, so halves are tried.
+    """
     if not paths:
         return {}
     try:
         rows = spark.read.schema(RECORDED[table]).parquet(*map(str, paths))
         rows.write.format("noop").mode("overwrite").save()
+        refused = spark.range(0, len(paths), 1, 1).mapInArrow(
+            checked_files([str(path) for path in paths]), "path string, why string"
+        )
+        return {Path(row.path): row.why for row in refused.collect()}
     except SPARK_ERRORS as error:
         if len(paths) == 1:
             spark.range(1).collect()  # If not even that works, it is not the file's fault.
@@ -43,7 +51,6 @@ def find_unreadable(spark: "SparkSession", table: str, paths: list[Path]) -> dic
         half = len(paths) // 2
         first, second = paths[:half], paths[half:]
         return find_unreadable(spark, table, first) | find_unreadable(spark, table, second)
-    return {}
 
 
 def _line_of(error: Exception) -> str:

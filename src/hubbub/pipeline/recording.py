@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from hubbub.limits import SMALL_STEP_ROWS
+from hubbub.pipeline.digesting import quality
 from hubbub.pipeline.schemas import RECORDED, nothing
-from hubbub.pipeline.transforms import quality
 from hubbub.store.layout import DataFile, data_files, parse_name
 from hubbub.store.manifest import read_manifest, readable, sources_of
 from hubbub.store.parquet import read_end
@@ -38,6 +38,7 @@ class Portion(NamedTuple):
     kinds: frozenset[str]
     oldest_ns: int | None  # Of the messages; None: not known.
     proven: frozenset[str]  # Checks that all messages pass.
+    groups: list[tuple[Path, int]]  # Row groups of messages: their files and numbers.
 
     @property
     def is_small(self) -> bool:
@@ -82,7 +83,7 @@ def portion(files: Iterable[DataFile], names: Iterable[Name]) -> Portion:
     """Look at the ends of files: how many rows, and what cannot be among them."""
     paths: dict[str, list[Path]] = {table: [] for table in INPUTS}
     rows = dict.fromkeys(INPUTS, 0)
-    unreadable = []
+    unreadable, groups = [], []
     known = Extremes()
     for file in files:
         try:
@@ -94,9 +95,12 @@ def portion(files: Iterable[DataFile], names: Iterable[Name]) -> Portion:
         rows[file.table] += end.num_rows
         if file.table == "messages":
             known.add(end)
+            groups += [(file.path, number) for number in range(end.num_row_groups)]
     oldest_ns = known.smallest.get("received_ns")
     checks = quality.proven(known.smallest, known.largest)
-    return Portion(paths, rows, list(names), unreadable, frozenset(known.kinds), oldest_ns, checks)
+    return Portion(
+        paths, rows, list(names), unreadable, frozenset(known.kinds), oldest_ns, checks, groups
+    )
 
 
 def without(some: Portion, rotten: Mapping[Path, str]) -> Portion:

@@ -1,10 +1,11 @@
 """All tables: what each is made of, by which function, and how a step changes it.
 
 A step takes new rows of a recording and turns one version of the tables into the next. What is in
-proportion to the rows is done by Spark: tables that have a row for a row, and *digests*, which are
-small. All other tables are made of digests and of what was known before, by Arrow (decision 0026).
-Functions get what they ask for by name: another table, a digest, or one of these. Tables whose
-names begin with a dot are what is kept between steps, and of no interest to anybody else.
+proportion to the rows is done by Spark and its workers: tables that have a row for a row, and
+*digests*, which are small. All other tables are made of digests and of what was known before, by
+Arrow (decisions 0026 and 0045). Functions get what they ask for by name: another table, a digest
+or one of these. Tables whose names begin with a dot are what is kept between steps, and of no
+interest to anybody else.
 
     messages, events, announcements, counters   new rows of the recording; messages are clean,
     bad, cut                                    without those in quarantine, late, or there before
@@ -13,7 +14,6 @@ names begin with a dot are what is kept between steps, and of no interest to any
     before.NAME                                 a table before the step
     reopened.NAME, touched.NAME                 in the touched hours: before the step, and now
     hours                                       the touched hours, by number
-    shift                                       words are of so many sequences: 1 << shift
     window_ns, final_ns                         length of a window; windows that end here are final
 """
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from hubbub.errors import ConfigurationError
+from hubbub.pipeline.digesting import parts, pieces, slots, tenures
 from hubbub.pipeline.merging import consumers, counters, gaps, health, periods, services
 from hubbub.pipeline.merging.groups import united
 from hubbub.pipeline.merging.traffic import traffic
@@ -32,11 +33,8 @@ from hubbub.pipeline.tables import SHAPES
 from hubbub.pipeline.transforms import consumers as consumer_rows
 from hubbub.pipeline.transforms import counters as counter_rows
 from hubbub.pipeline.transforms import messages, nodes
-from hubbub.pipeline.transforms import periods as period_rows
 from hubbub.pipeline.transforms import services as service_rows
-from hubbub.pipeline.transforms.parts import parts
 from hubbub.pipeline.transforms.reports import reports, reports_of_quarantine, starts
-from hubbub.pipeline.transforms.words import words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,12 +50,22 @@ class Sink(Enum):
 
 
 class Digest(NamedTuple):
-    """What Spark makes of new rows for others to work with."""
+    """What Spark makes of new rows for others to work with.
+
+    Of messages, which are many, by functions of Arrow tables in its workers (decision 0045); of all
+    else by functions of data frames.
+    """
 
     inputs: tuple[str, ...]
-    function: "Callable[..., DataFrame]"
+    function: Callable[..., Any]
     made_of: tuple[str, ...]  # Without new rows of any of these it is empty.
     columns: Any
+    reads: tuple[str, ...] = ()  # Columns of messages.
+
+    @property
+    def is_of_messages(self) -> bool:
+        """Tell whether it is made of messages."""
+        return "messages" in self.inputs
 
 
 class Table(NamedTuple):
@@ -123,26 +131,25 @@ def _as_is(rows: Any) -> Any:
     return rows
 
 
-_WORDS: Final = [
-    *(*_TOPIC, ("source_name", _TEXT), ("word", _LONG), ("mask", _LONG)),
-    *(("is_doubled", pa.bool_()), ("first_ns", _LONG), ("last_ns", _LONG)),
-]
 _CONSUMED: Final = [
     *(("window_ns", _LONG), ("node_id", _TEXT), ("incarnation", _LONG), ("subject", _TEXT)),
     *(("port", _LONG), ("period_ns", _LONG), ("node_name", _TEXT), ("served", _LONG)),
     *(("missed", _LONG), ("late", _LONG), ("vacant", _LONG)),
 ]
 DIGESTS: Final = {
-    "words": Digest(("messages", "shift"), words, ("messages",), pa.schema(_WORDS)),
+    "pieces": Digest(
+        ("messages",), pieces.pieces, ("messages",), pa.schema(_KEPT[".runs"]), pieces.READS
+    ),
     "parts": Digest(
-        ("messages", "window_ns"), parts, ("messages",),
-        health.PART.append(pa.field("newest_ns", _LONG)),
+        ("messages", "window_ns"), parts.parts, ("messages",),
+        health.PART.append(pa.field("newest_ns", _LONG)), parts.READS,
     ),
     "slots": Digest(
-        ("messages", "window_ns"), period_rows.slots, ("periods",), pa.schema(_KEPT[".slots"])
+        ("messages", "window_ns"), slots.slots, ("periods",), pa.schema(_KEPT[".slots"]),
+        slots.READS,
     ),
     "tenures": Digest(
-        ("messages",), service_rows.tenures, ("services",), pa.schema(_KEPT[".tenures"])
+        ("messages",), tenures.tenures, ("services",), pa.schema(_KEPT[".tenures"]), tenures.READS
     ),
     "terms": Digest(("events",), service_rows.terms, ("events",), pa.schema(_KEPT[".tenures"])),
     "consumed": Digest(

@@ -46,7 +46,7 @@ class Setup(NamedTuple):
     def digests(self) -> set[str]:
         """Return the digests that the tables are made of."""
         asked = {name for table in self.tables for name in table.inputs}
-        return {name for name in DIGESTS if name in asked} | {"words", "parts"}
+        return {name for name in DIGESTS if name in asked} | {"pieces", "parts"}
 
 
 class Counts(NamedTuple):
@@ -127,27 +127,10 @@ class Step:
         self._say("reading")
         self._changes |= self._portion.kinds
         late = self._cut_late()
-        names = self._setup.digests
-        if "messages" not in self._changes:
-            self._digest(names)
-        elif self._portion.is_small:
-            self._digest(names)
+        self._digest(self._setup.digests)
+        if "messages" in self._changes:
             self._take_messages(self._take_runs(), late)
-        else:
-            self._take_messages(self._take_runs_beside(names), late)
         self._reopen_for_reports()
-
-    def _take_runs_beside(self, names: set[str]) -> Any:
-        """Find out which sequences there are while Spark makes the other digests.
-
-        In one job, the processors would wait while a plan is made, and while runs are.
-        """
-        with self._rows.digesting(self._changing(names - {"words"})) as others:
-            self._digest({"words"})
-            dropped = self._take_runs()
-            # What was made again, without duplicates, is right.
-            self._values = others() | self._values
-        return dropped
 
     def _take_messages(self, dropped: Any, late: int) -> None:
         parts = self._values["parts"]
@@ -184,24 +167,20 @@ class Step:
 
     def _take_runs(self) -> Any:
         """Find out which sequences there are; return what was left out, as parts."""
-        new = runs.from_words(self._values["words"], self._rows.shift)
+        new = runs.merged(self._values["pieces"])
         self._is_reopened = self._is_settled_touched(runs=new)
         known = self._before(".runs")
-        doubled = runs.doubled(self._values["words"], self._rows.shift)
+        doubled = runs.overlaps(self._values["pieces"])
         overlapping = runs.overlaps(known, new)
         dropped = health.PART.empty_table()
         if doubled.num_rows or overlapping.num_rows:
             self._say("duplicates")
             rows = self._known() if self._known is not None and not self._is_fresh else None
             dropped = self._rows.drop_doubles(doubled, overlapping, rows)
-            of_messages = {name for name in DIGESTS if "messages" in DIGESTS[name].inputs}
+            of_messages = {name for name in DIGESTS if DIGESTS[name].is_of_messages}
             self._digest(of_messages & self._setup.digests)
-            new = runs.from_words(self._values["words"], self._rows.shift)
-        found = runs.merged(known, new)
-        wanted = runs.timeless(found)
-        if wanted.num_rows:
-            found = runs.with_times(found, self._rows.times(wanted))
-        self._values["runs"] = found
+            new = self._values["pieces"]
+        self._values["runs"] = runs.merged(known, new)
         return dropped
 
     def _is_settled_touched(self, **new: Any) -> bool:

@@ -10,6 +10,7 @@ end lie just before it, where no reader looks that does not know of them.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Self
 from zlib import crc32
@@ -82,9 +83,16 @@ def read_end(path: Path) -> Any:
         return pq.read_metadata(file)
 
 
-def open_parquet(path: Path) -> Any:
-    """Open a file to be read (`pyarrow.parquet.ParquetFile`), with all its checksums."""
-    return pq.ParquetFile(path, metadata=read_end(path), page_checksum_verification=True)
+def open_parquet(path: Path, texts: Sequence[str] = ()) -> Any:
+    """Open a file to be read (`pyarrow.parquet.ParquetFile`), with all its checksums.
+
+    These columns of texts are read as the dictionaries that they are coded by.
+    """
+    end = read_end(path)
+    coded = [name for name in texts if name in end.schema.names]
+    return pq.ParquetFile(
+        path, metadata=end, page_checksum_verification=True, read_dictionary=coded
+    )
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table:

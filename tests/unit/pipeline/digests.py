@@ -1,6 +1,5 @@
-"""Digests of literal rows, made by plain Python: what Spark makes is compared with them."""
+"""Digests of literal rows, made by plain Python: what workers make is compared with them."""
 
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -32,24 +31,20 @@ def _table(columns: Any, rows: list[Row]) -> Any:
     return pa.Table.from_pylist(known, schema=columns)
 
 
-def words(rows: list[Row], shift: int) -> Any:
-    """Set a bit for every sequence."""
-    found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
-    for row in rows:
-        key = (*(row[name] for name in TOPIC), row["source_name"], row["sequence"] >> shift)
-        found[key].append((row["sequence"], row["received_ns"]))
-    return digest("words", [_word(key, some, shift) for key, some in found.items()])
-
-
-def _word(key: tuple[Any, ...], some: list[tuple[int, int]], shift: int) -> Row:
-    mask = 0
-    for sequence, _ in some:
-        mask |= 1 << (sequence & ((1 << shift) - 1))
-    row = dict(zip((*TOPIC, "source_name", "word"), key, strict=True))
-    row["mask"] = mask - (1 << 64) if mask >> 63 else mask
-    row["is_doubled"] = len(some) > mask.bit_count()
-    row["first_ns"], row["last_ns"] = min(some)[1], max(some)[1]
-    return row
+def pieces(rows: list[Row]) -> Any:
+    """Find what was received without a hole, one message after the other."""
+    names = (*TOPIC, "source_name")
+    found: list[Row] = []
+    for row in sorted(
+        rows, key=lambda row: (*(repr(row[name]) for name in names), row["sequence"])
+    ):
+        key = {name: row[name] for name in names}
+        sequence, received_ns = row["sequence"], row["received_ns"]
+        is_next = found and found[-1] | key == found[-1] and found[-1]["last"] == sequence - 1
+        if not is_next:
+            found.append(key | {"first": sequence, "first_ns": received_ns})
+        found[-1] |= {"last": sequence, "last_ns": received_ns}
+    return digest("pieces", found)
 
 
 def parts(rows: list[Row]) -> Any:
@@ -71,13 +66,6 @@ def parts(rows: list[Row]) -> Any:
         part["latency_max_us"] = max(part["latency_max_us"], latency_ns / 1000)
         part["newest_ns"] = max(part["newest_ns"], row["received_ns"])
     return digest("parts", list(found.values()))
-
-
-def times(rows: list[Row], wanted: Any) -> Any:
-    """Look up when sequences were received."""
-    known = {(*(row[name] for name in TOPIC), row["sequence"]): row["received_ns"] for row in rows}
-    found = [row | {"time_ns": known[tuple(row.values())]} for row in wanted.to_pylist()]
-    return pa.Table.from_pylist(found, schema=wanted.schema.append(pa.field("time_ns", pa.int64())))
 
 
 def rows_of(table: Any, *columns: str) -> list[tuple[Any, ...]]:

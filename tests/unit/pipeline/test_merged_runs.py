@@ -1,25 +1,21 @@
-"""Runs and gaps, made of words: exact, and the same however the rows were cut."""
+"""Runs and gaps, made of pieces: exact, and the same however the rows were cut."""
 
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.pipeline.merging import gaps, runs
 from tests.spark.rows import OTHER, START_NS, event, message
-from tests.unit.pipeline.digests import WINDOW_NS, Row, kept, rows_of, times, words
+from tests.unit.pipeline.digests import WINDOW_NS, Row, kept, pieces, rows_of
 
-SHIFTS = pytest.mark.parametrize("shift", [0, 6])
 NO_REPORTS: list[Row] = []
 
 
-def found_runs(rows: list[Row], shift: int = 6) -> Any:
-    found = runs.from_words(words(rows, shift), shift)
-    return runs.with_times(found, times(rows, runs.timeless(found)))
+def found_runs(rows: list[Row]) -> Any:
+    return runs.merged(pieces(rows))
 
 
 def reports(events: list[Row]) -> Any:
@@ -29,10 +25,10 @@ def reports(events: list[Row]) -> Any:
 
 
 def found_gaps(
-    rows: list[Row], events: list[Row] = NO_REPORTS, shift: int = 6, starts_ns: tuple[int, ...] = ()
+    rows: list[Row], events: list[Row] = NO_REPORTS, starts_ns: tuple[int, ...] = ()
 ) -> Any:
     starts = kept(".starts", [{"recorder": "rec", "time_ns": time_ns} for time_ns in starts_ns])
-    return gaps.gaps(found_runs(rows, shift), reports(events), starts)
+    return gaps.gaps(found_runs(rows), reports(events), starts)
 
 
 def test_what_came_while_no_recorder_ran_is_its_pause_and_nobodys_loss() -> None:
@@ -57,28 +53,16 @@ def test_what_was_reported_lost_stays_so_beside_a_pause() -> None:
     ]
 
 
-def test_a_sequence_that_was_received_twice_has_the_earlier_time() -> None:
-    rows = [message(n, sequence) for n, sequence in enumerate([1, 3, 5])]
-    found = runs.from_words(words(rows, 6), 6)
-    looked_up = times(rows, runs.timeless(found))
-    later = pc.add(looked_up["time_ns"], 7)
-    place = looked_up.column_names.index("time_ns")
-    both = pa.concat_tables([looked_up, looked_up.set_column(place, "time_ns", later)])
-    assert runs.with_times(found, both).equals(runs.with_times(found, looked_up))
-
-
-@SHIFTS
-def test_no_gap_in_what_is_complete_also_across_words_and_out_of_order(shift: int) -> None:
+def test_no_gap_in_what_is_complete_also_out_of_order() -> None:
     rows = [message(n, sequence) for n, sequence in enumerate([*range(60, 200), 59, 58])]
-    assert rows_of(found_gaps(rows, shift=shift), "first_sequence") == []
+    assert rows_of(found_gaps(rows), "first_sequence") == []
 
 
-@SHIFTS
-def test_gaps_are_exact_and_name_their_neighbours(shift: int) -> None:
+def test_gaps_are_exact_and_name_their_neighbours() -> None:
     sequences = [5, 6, 9, 63, 64, 128, 300]
     rows = [message(n, sequence) for n, sequence in enumerate(sequences)]
     columns = ("first_sequence", "last_sequence", "count", "reported", "lost_by")
-    got = found_gaps(rows, shift=shift)
+    got = found_gaps(rows)
     assert rows_of(got, *columns) == [
         (7, 8, 2, False, "unknown"),
         (10, 62, 53, False, "unknown"),
@@ -91,7 +75,6 @@ def test_gaps_are_exact_and_name_their_neighbours(shift: int) -> None:
         for times in rows_of(got, "after", "before")
     ]
     assert neighbours == [[1, 2], [2, 3], [4, 5], [5, 6]]
-    assert found_runs(rows, 0).equals(found_runs(rows, 6))
 
 
 def test_topics_sources_and_incarnations_have_gaps_of_their_own() -> None:
@@ -140,21 +123,22 @@ def test_a_loss_of_a_topic_of_which_nothing_was_received_is_a_gap_if_reported() 
     assert found_gaps([]).num_rows == 0
 
 
-@SHIFTS
 @pytest.mark.parametrize("cut", [4, 7])
-def test_merged_runs_are_the_runs_of_both_however_they_were_cut(cut: int, shift: int) -> None:
+def test_merged_runs_are_the_runs_of_both_however_they_were_cut(cut: int) -> None:
     sequences = [1, 2, 3, 5, 6, 64, 65, 66, 130, 131, 133]
     rows = [message(n, sequence) for n, sequence in enumerate(sequences)]
     whole = rows_of(found_runs(rows), *runs.RUN)
     assert [(row[4], row[5]) for row in whole] == [(1, 3), (5, 6), (64, 66), (130, 131), (133, 133)]
-    merged = runs.merged(found_runs(rows[cut:], shift), found_runs(rows[:cut], shift))
+    merged = runs.merged(found_runs(rows[cut:]), found_runs(rows[:cut]))
     assert rows_of(merged, *runs.RUN) == whole
 
 
-@pytest.mark.parametrize(("shift", "expected"), [(0, (2, 2)), (6, (0, 63))])
-def test_sequences_that_occur_twice_are_found(shift: int, expected: tuple[int, int]) -> None:
+def test_sequences_that_occur_twice_are_found() -> None:
     rows = [message(n, sequence) for n, sequence in enumerate([1, 2, 3, 2, 70, 71])]
-    assert rows_of(runs.doubled(words(rows, shift), shift), "first", "last") == [expected]
+    assert rows_of(runs.overlaps(pieces(rows)), "first", "last") == [(2, 2)]
+    two = [pieces([message(n, n) for n in some]) for some in (range(1, 6), range(4, 9))]
+    assert rows_of(runs.overlaps(*two), "first", "last") == [(4, 5)]
+    assert runs.overlaps(found_runs(rows)).num_rows == 0
 
 
 def test_sequences_that_were_there_before_are_found() -> None:
@@ -169,15 +153,13 @@ SEQUENCES = st.dictionaries(
 )
 
 
-@given(SEQUENCES, st.sampled_from([0, 3, 6]))
-def test_gaps_do_not_depend_on_how_a_recording_was_cut(
-    chosen: dict[tuple[str, int], int], shift: int
-) -> None:
+@given(SEQUENCES)
+def test_gaps_do_not_depend_on_how_a_recording_was_cut(chosen: dict[tuple[str, int], int]) -> None:
     rows = [message(n, key[1], subject=key[0]) for n, key in enumerate(chosen)]
     known = found_runs([])
     for step in range(4):
         some = [row for row, part in zip(rows, chosen.values(), strict=True) if part == step]
-        known = runs.merged(known, found_runs(some, shift))
+        known = runs.merged(known, found_runs(some))
     got = rows_of(
         gaps.gaps(known, reports([]), kept(".starts", [])),
         "subject",

@@ -12,6 +12,7 @@ TOPIC: Final = ("source_id", "incarnation", "subject")
 UNKNOWN: Final = -1  # Stands for null where numbers are never below zero.
 
 _TIME: Final = pa.timestamp("us", "UTC")
+_DENSE: Final = 4  # So many places for each number are worth it.
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -31,20 +32,34 @@ class Groups(NamedTuple):
 
 def numbered(table: Any, keys: Sequence[str]) -> Groups:
     """Number the groups of rows that are the same in these columns; nulls are the same."""
-    ids = np.zeros(table.num_rows, dtype=np.int64)
-    firsts = np.zeros(min(table.num_rows, 1), dtype=np.int64)
+    count = table.num_rows
+    ids, total = np.zeros(count, dtype=np.int64), min(count, 1)
     for key in keys:
         codes, values = coded(table[key])
         # Numbered anew each time: the product of many columns would not fit a number.
-        _, firsts, ids = np.unique(
-            ids * (len(values) + 1) + codes + 1, return_index=True, return_inverse=True
-        )
-    return Groups(ids.astype(np.int64), firsts)
+        kinds = len(values) + 1
+        ids, total = _renumbered(ids * kinds + codes + 1, total * kinds)
+    firsts = np.empty(total, dtype=np.int64)
+    firsts[ids[::-1]] = np.arange(count - 1, -1, -1)  # What is written last stays.
+    return Groups(ids, firsts)
+
+
+def _renumbered(ids: Numbers, beyond: int) -> tuple[Numbers, int]:
+    """Number numbers below a bound anew, in their order and without holes; say how many."""
+    if beyond > _DENSE * len(ids):
+        found, ids = np.unique(ids, return_inverse=True)
+        return ids.astype(np.int64, copy=False), len(found)
+    places = np.zeros(beyond, dtype=np.int64)  # To look them up is faster than to sort them.
+    places[ids] = 1
+    places = np.cumsum(places)
+    return places[ids] - 1, int(places[-1]) if beyond else 0
 
 
 def coded(column: Any) -> tuple[Numbers, Any]:
     """Turn values into places in a list of them, null into -1."""
-    encoded = _whole(column).dictionary_encode()
+    encoded = _whole(column)
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.dictionary_encode()
     return numbers(encoded.indices, UNKNOWN), encoded.dictionary
 
 
@@ -71,9 +86,18 @@ def grouped(
     for name in sums:
         found[name] = pa.array(_added(groups, numbers(table[name], 0)))
     for name in (*least, *greatest):
-        codes, values = ranked(table[name])
-        found[name] = values.take(nullable(_extreme(groups, codes, is_least=name in least)))
+        found[name] = _extreme_of(groups, table[name], is_least=name in least)
     return pa.table(found)
+
+
+def _extreme_of(groups: Groups, column: Any, *, is_least: bool) -> Any:
+    if pa.types.is_integer(column.type) and not column.null_count and groups.total:
+        bounds = np.iinfo(np.int64)
+        found = np.full(groups.total, bounds.max if is_least else bounds.min, dtype=np.int64)
+        (np.minimum if is_least else np.maximum).at(found, groups.ids, numbers(column))
+        return pa.array(found).cast(column.type)
+    codes, values = ranked(column)
+    return values.take(nullable(_extreme(groups, codes, is_least=is_least)))
 
 
 def _added(groups: Groups, values: Numbers) -> Numbers:

@@ -10,6 +10,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from hubbub.pipeline.merging.groups import TOPIC
+from hubbub.pipeline.merging.health import PART
+from hubbub.pipeline.transforms.expressions import floor_to
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,3 +65,21 @@ def ranked(copies: "DataFrame") -> "DataFrame":
         "received_ns", "recorder", "offset", "is_new"
     )
     return copies.withColumn("rank", F.row_number().over(order))
+
+
+def duplicates(rows: "DataFrame", kept: "DataFrame", window_ns: int) -> "DataFrame":
+    """Count rows that were left out because another is the same message."""
+    window = f"{floor_to('received_ns', window_ns)} AS window_ns"
+    there = rows.selectExpr(window, *TOPIC, "source_name", "1L AS duplicates")
+    taken = kept.selectExpr(window, *TOPIC, "source_name", "-1L AS duplicates")
+    return (
+        there.unionByName(taken)
+        .groupBy("window_ns", *TOPIC, "source_name")
+        .agg(F.sum("duplicates").alias("duplicates"))
+        .where(F.col("duplicates") > 0)
+        .selectExpr(
+            "*", "0L AS messages", "0L AS bytes", "CAST(NULL AS INT) AS bucket",
+            "CAST(NULL AS DOUBLE) AS latency_max_us",
+        )
+        .select(*PART.names)
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What was published in services, and who managed them; see merging/services.py."""
+"""Who managed services; see merging/services.py."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -7,24 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_EPOCH: Final = ("service", "epoch")
 _CHANGED: Final = "ManagerChanged"
-
-
-def tenures(rows: "DataFrame") -> "DataFrame":
-    """Count what was published in each epoch of a service, whoever managed it."""
-    is_managed = F.col("service").isNotNull() & F.col("epoch").isNotNull()
-    return (
-        rows.where(is_managed)
-        .groupBy(*_EPOCH)
-        .agg(
-            F.count(F.lit(1)).alias("messages"),
-            F.min("received_ns").alias("since_ns"),
-            F.max("received_ns").alias("until_ns"),
-            F.expr("CAST(NULL AS STRING) AS manager_id"),
-            F.expr("CAST(NULL AS STRING) AS manager_name"),
-        )
-    )
 
 
 def terms(events: "DataFrame") -> "DataFrame":
