@@ -8,7 +8,7 @@ from hubbub.limits import MS, SECOND
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.framing import Framer
-from hubbub.protocol.reassembly import Budget
+from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.settings import Settings
 from hubbub.protocol.topics import OutgoingTopic
@@ -30,7 +30,9 @@ SOURCE = Source("a", bytes(12), 1)
 
 
 def make_receiver(budget_bytes: int = 1 << 20, **topics: str) -> Receiver:
-    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(budget_bytes), lambda _: True)
+    receiver = Receiver(
+        RELIABLE, SOURCE, 1, Random(1), 0, Share(Budget(budget_bytes)), lambda _: True
+    )
     for place, subject in enumerate(topics.values() or ["/a"]):
         receiver.declare(Topic(16 + place, RELIABLE, subject, 1))
     return receiver
@@ -132,7 +134,7 @@ def test_silent_peer_is_reported_when_its_timeout_is_over_not_at_the_next_sweep(
 
 
 def test_messages_of_a_topic_whose_declaring_frame_is_repaired_later_are_not_lost() -> None:
-    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), lambda _: True)
+    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Share(Budget(0)), lambda _: True)
     assert accept(receiver, 2, [(16, 2, 1)]) == []
     out: list[Delivery] = []
     declarations = encode_declarations([Topic(16, RELIABLE, "/a", 1)])
@@ -144,7 +146,7 @@ def test_messages_of_a_topic_whose_declaring_frame_is_repaired_later_are_not_los
 
 def test_message_that_comes_right_after_the_loss_of_its_topics_name_is_held() -> None:
     """Both read at once, it was dropped without a word before the new grant was asked for."""
-    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), lambda _: True)
+    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Share(Budget(0)), lambda _: True)
     receiver.extend(0, 3)
     receiver.lose(Lost(bytes(20), "not_available", [(1, 1)], [(17, 1, 1)]), 0, [])
     assert accept(receiver, 2, [(17, 2, 1)]) == [] and receiver.held_bytes > 0
@@ -166,7 +168,7 @@ def test_what_nobody_can_name_any_more_is_not_kept() -> None:
 
 def test_renewed_interest_whose_end_was_never_heard_goes_on_behind_what_has_passed() -> None:
     wanted = {"/a"}
-    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Budget(0), wanted.__contains__)
+    receiver = Receiver(RELIABLE, SOURCE, 1, Random(1), 0, Share(Budget(0)), wanted.__contains__)
     granted = Topic(16, RELIABLE, "/a", 1)
     receiver.declare(granted)
     assert len(accept(receiver, 1, [(16, 1, 3)])) == 1
@@ -299,7 +301,9 @@ def test_grant_for_an_older_interest_does_not_say_where_the_newer_one_begins() -
 
 
 def test_incomplete_large_message_of_best_effort_is_not_reported_when_a_grant_comes() -> None:
-    receiver = Receiver(BEST_EFFORT, SOURCE, 1, Random(1), 0, Budget(1 << 20), lambda _: True)
+    receiver = Receiver(
+        BEST_EFFORT, SOURCE, 1, Random(1), 0, Share(Budget(1 << 20)), lambda _: True
+    )
     receiver.declare(Topic(16, BEST_EFFORT, "/a", 1))
     out: list[Delivery] = []
     last = segment(16, 1, 500, 1000)

@@ -203,6 +203,7 @@ def newcomer_counts_at_once(sound: Method) -> Method:
     def begin(self: View, now: int, member: Member) -> None:
         sound(self, now, member)
         member.is_settled = True
+        self._settled.add(member.number)
 
     return begin
 
@@ -217,10 +218,10 @@ def nothing_repeated(sound: Method) -> Method:
     return advance
 
 
-@bug(Spread, "_done", "services_tree", seed=2)
+@bug(Spread, "done", "services_tree", seed=2)
 def dead_branch_not_repaired(sound: Method) -> Method:
     """Leave those alone who are below a node that does not answer."""
-    return lambda self, info, below: lambda now, node, answer: None
+    return lambda self, info, below=(): lambda now, node, answer: None
 
 
 @bug(Sequencer, "push", "services_order", seed=4)
