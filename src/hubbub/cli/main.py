@@ -17,6 +17,7 @@ def main() -> None:
         print(MISSING, file=sys.stderr)
         raise SystemExit(2)
     try:
+        import_module("hubbub.cli.ctrl_c").reach_main_thread()
         import_module("hubbub.cli.app").run()
     except KeyboardInterrupt:  # While it was still starting: a command ends in its own way.
         raise SystemExit(130) from None

@@ -2,6 +2,8 @@
 
 import itertools
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -34,6 +36,30 @@ def test_wait_ends_at_once_and_work_goes_on() -> None:
             ctrl_c.wait(lambda: pytest.fail("it was pressed before"))
     with CtrlC() as ctrl_c, pytest.raises(KeyboardInterrupt):
         ctrl_c.wait(press)
+
+
+TAKEN_BY_ANOTHER = """
+import signal, threading, time
+from hubbub.cli.ctrl_c import reach_main_thread
+signal.signal(signal.SIGINT, signal.default_int_handler)
+reach_main_thread()
+def take():
+    time.sleep(0.2)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+threading.Thread(target=take).start()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_that_another_thread_takes_ends_the_wait_of_the_main_thread() -> None:
+    """A thread that began just then took it, and the main thread went on sleeping."""
+    done = subprocess.run(
+        [sys.executable, "-c", TAKEN_BY_ANOTHER], capture_output=True, text=True, timeout=50
+    )
+    assert done.stdout == "interrupted\n", done.stderr
 
 
 def test_work_that_hangs_ends_when_it_is_pressed_again() -> None:
