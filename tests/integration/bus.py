@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +51,17 @@ def fresh_place() -> Place:
     draw = random.SystemRandom()
     group = f"239.202.{draw.randrange(256)}.{draw.randrange(1, 255)}"
     return Place(group, free_port(), f"test-{draw.getrandbits(48):x}")
+
+
+def tell_managers(nodes: Iterable[hubbub.Node]) -> dict[str, tuple[str, int]]:
+    """Return of each service who says that it manages it, and its epoch."""
+    lists = [(node, node.statistics().services) for node in nodes]
+    return {
+        one.name: (node.id.hex(), one.epoch)
+        for node, services in lists
+        for one in (services.managed if services is not None else ())
+        if one.role == "managing"
+    }
 
 
 def wait_until(is_so: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:

@@ -10,7 +10,7 @@ from hubbub.gateway import Gateway, Side
 from hubbub.store.reading import read_table
 from hubbub.wire.services import node_key, service_key
 from hubbub.wire.timed import NODE_BYTES
-from tests.integration.bus import DEADLINE_S, fresh_place, wait_until
+from tests.integration.bus import DEADLINE_S, fresh_place, tell_managers, wait_until
 
 NAME = "hype news"
 
@@ -87,16 +87,6 @@ def test_managers_of_services_that_nobody_records_are_in_the_recording(tmp_path:
     place = fresh_place()
     names = [f"service-{number}" for number in range(5)] + [NAME]
 
-    def says(*nodes: hubbub.Node) -> dict[str, tuple[str, int]]:
-        """Return what the nodes themselves say that they manage."""
-        lists = [(node, node.statistics().services) for node in nodes]
-        return {
-            one.name: (node.id.hex(), one.epoch)
-            for node, services in lists
-            for one in (services.managed if services is not None else ())
-            if one.role == "managing"
-        }
-
     guest = hubbub.ServiceOptions(is_guest=True)
     with (
         place.open("a", services=True) as first,
@@ -108,16 +98,16 @@ def test_managers_of_services_that_nobody_records_are_in_the_recording(tmp_path:
             assert first.service(name).subscribe() is not None
             assert first.service(name).wait_until_subscribed(DEADLINE_S)
         with hubbub.Recorder(node, "/nothing", tmp_path, convert=False) as recorder:
-            wait_until(lambda: len(says(first, second)) == len(names))
-            before = says(first, second)
+            wait_until(lambda: len(tell_managers([first, second])) == len(names))
+            before = tell_managers([first, second])
             wait_until(lambda: recorder.flush() and last_managers(tmp_path) == before)
             closer = find_closer(before[NAME][0])
             with place.open("closer", services=True, node_id=closer) as third:
-                wait_until(lambda: says(third).get(NAME, ("", 0))[0] == third.id.hex())
-                after = says(first, second, third)
+                wait_until(lambda: tell_managers([third]).get(NAME, ("", 0))[0] == third.id.hex())
+                after = tell_managers([first, second, third])
                 wait_until(lambda: recorder.flush() and last_managers(tmp_path) == after)
-            wait_until(lambda: says(first, second).keys() == set(names))
-            end = says(first, second)
+            wait_until(lambda: tell_managers([first, second]).keys() == set(names))
+            end = tell_managers([first, second])
         found = {one.name: (one.manager, one.epoch) for one in first.services.find()}
     assert last_managers(tmp_path) == end == found
 

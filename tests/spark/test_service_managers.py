@@ -8,20 +8,9 @@ import hubbub
 from hubbub.pipeline import tables
 from hubbub.pipeline.run import Pipeline, make_setup
 from hubbub.wire.services import distance, node_key, service_key
-from tests.integration.bus import DEADLINE_S, fresh_place, wait_until
+from tests.integration.bus import DEADLINE_S, fresh_place, tell_managers, wait_until
 
 NAMES = [f"service-{number}" for number in range(4)]
-
-
-def _said(nodes: list[hubbub.Node]) -> dict[str, tuple[str, int]]:
-    """Return of each service who says that it manages it, and its epoch."""
-    lists = [(node, node.statistics().services) for node in nodes]
-    return {
-        one.name: (node.id.hex(), one.epoch)
-        for node, services in lists
-        for one in (services.managed if services is not None else ())
-        if one.role == "managing"
-    }
 
 
 def _closer(name: str, than: str) -> bytes:
@@ -46,14 +35,16 @@ def test_table_of_managers_is_what_nodes_say_after_a_hand_over(
         for name in NAMES:
             second.service(name).subscribe()
             assert second.service(name).wait_until_subscribed(DEADLINE_S)
-        before = wait_until(lambda: len(said := _said([first, second])) == len(NAMES) and said)
+        before = wait_until(
+            lambda: len(said := tell_managers([first, second])) == len(NAMES) and said
+        )
         wait_until(lambda: len(node.services.find()) == len(NAMES))
         closer = _closer(NAMES[0], before[NAMES[0]][0])
         with place.open("closer", services=True, node_id=closer) as third:
             nodes = [first, second, third]
-            wait_until(lambda: _said(nodes).get(NAMES[0], ("", 0))[0] == third.id.hex())
-            wait_until(lambda: len(_said(nodes)) == len(NAMES))
-            said = _said(nodes)
+            wait_until(lambda: tell_managers(nodes).get(NAMES[0], ("", 0))[0] == third.id.hex())
+            wait_until(lambda: len(tell_managers(nodes)) == len(NAMES))
+            said = tell_managers(nodes)
             found = {one.name: (one.manager, one.epoch) for one in node.services.find()}
             recorder.close()
     setup = make_setup(watermark_s=1.0)

@@ -15,34 +15,15 @@ from hubbub.limits import (
     STORE_WARM_BYTES,
 )
 from hubbub.links import depot as depots
-from hubbub.links.depot import Depot
-from hubbub.links.local import LocalLink, Note
+from hubbub.links.local import Note
 from hubbub.links.returns import RETURNS
 from hubbub.protocol.burst import Pipes
 from hubbub.wire.batch import encode_reference
+from tests.unit.links.ends import End
 
 A, B = bytes([1]) * 20, bytes([2]) * 20
 PATIENCE_S = 20.0
 PAYLOAD = bytes(range(256)) * 256
-
-
-class End:
-    """A depot on its pipes, under a clock that a test moves."""
-
-    def __init__(self, key: bytes, directory: Path) -> None:
-        self.now = 1
-        self.link = LocalLink(key, 7, "channel", directory)
-        self.depot = Depot(self.link, lambda: self.now)
-
-    def serve(self) -> None:
-        self.link.receive()
-        while self.link.notes:
-            self.depot.take(self.link.notes.popleft())
-        self.depot.collect()
-
-    def close(self) -> None:
-        self.depot.close()
-        self.link.close()
 
 
 @pytest.fixture

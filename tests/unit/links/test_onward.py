@@ -11,34 +11,13 @@ import pytest
 from hubbub.limits import STORE_PATIENCE
 from hubbub.links import depot as depots
 from hubbub.links import onward
-from hubbub.links.depot import Depot
-from hubbub.links.local import LocalLink
 from hubbub.protocol.burst import Pipes
 from hubbub.wire.batch import decode_reference
+from tests.unit.links.ends import End
 
 WRITER, NEAR, FAR, READER, OTHER = (bytes([one]) * 20 for one in range(1, 6))
 PATIENCE_S = 20.0
 SIZE = 1 << 16
-
-
-class End:
-    """A depot on its pipes, under a clock that a test moves."""
-
-    def __init__(self, key: bytes, directory: Path) -> None:
-        self.now = 1
-        self.key = key
-        self.link = LocalLink(key, 7, "channel", directory)
-        self.depot = Depot(self.link, lambda: self.now)
-
-    def serve(self) -> None:
-        self.link.receive()
-        while self.link.notes:
-            self.depot.take(self.link.notes.popleft())
-        self.depot.collect()
-
-    def close(self) -> None:
-        self.depot.close()
-        self.link.close()
 
 
 class Way:
