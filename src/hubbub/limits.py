@@ -35,7 +35,6 @@ MESSAGE_BYTES_MAX: Final = 1 << 30
 # Smaller pieces of a large message would cost more to keep than they hold.
 SEGMENT_STRIDE_MIN: Final = 256
 HOP_LIMIT: Final = 8
-TOPIC_RESERVED: Final = 1  # RODOS: the topic list travels on topic 1 (decision 0017).
 TOPIC_FIRST: Final = 16
 TOPICS_MAX: Final = 1 << 20
 SEQUENCE_MAX: Final = (1 << 64) - 1

@@ -8,7 +8,6 @@ Latencies below zero come from clocks that disagree: their buckets mirror the ot
 from typing import Final
 
 DETAIL_BITS: Final = 5
-DETAIL: Final = 1 << DETAIL_BITS
 
 
 def bucket_of(latency_ns: int) -> int:

@@ -30,7 +30,6 @@ _SINGLE: Final = Struct("!HHIIQIIQ")
 HEAD_BYTES: Final = _HEAD.size
 RUN_BYTES: Final = _RUN.size
 SINGLE_BYTES: Final = _SINGLE.size
-REFERENCE_BYTES: Final = _REFERENCE.size
 SEGMENT_HEAD_BYTES: Final = _SEGMENT.size
 TABLE_BYTES_PER_MESSAGE: Final = 12
 _SLICED_AT_ONCE: Final = 32

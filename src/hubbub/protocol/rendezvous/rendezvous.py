@@ -96,7 +96,6 @@ MakeView = Callable[[Seat, Placement, int, int], View]
 _PASSED_ON_MAX = 4096
 _QUESTIONS = 1 << 31  # To managers; questions to all nodes are numbered below.
 _QUESTIONS_MAX = 256  # That are not answered.
-_GOODBYE_NS = 100 * MS
 
 
 @dataclass(frozen=True, slots=True)
