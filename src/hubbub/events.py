@@ -43,6 +43,9 @@ class PeerLeft(Event, frozen=True):
 
     peer: Source
     reason: str
+    host: str = ""
+    pid: int = 0
+    address: str = ""
 
     def __str__(self) -> str:
         return f"peer left: {self.peer}, {self.reason}, on {self.channel}"

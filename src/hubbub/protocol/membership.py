@@ -212,7 +212,7 @@ class Membership:
         self.discovery.forgive(peer.source.id)
         self.outgoing.set_lost(peer, is_lost=True)
         self.matches.go(peer)
-        self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, "timeout"))
+        self._report_left(peer, "timeout")
         self.on_change(now)
 
     def bury(self, now: int, peer: Peer) -> None:
@@ -236,8 +236,12 @@ class Membership:
             self.discovery.state.want_anew()  # So that it grants anew if it comes back.
             self.discovery.announce(now)
         if peer.is_known and not was_reported:
-            self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, reason))
+            self._report_left(peer, reason)
         self.on_change(now)
+
+    def _report_left(self, peer: Peer, reason: str) -> None:
+        place = (peer.host, peer.pid, peer.place)
+        self.endpoint.events.append(PeerLeft(self.endpoint.channel, peer.source, reason, *place))
 
     def _join(self, peer: Peer) -> None:
         place = (peer.host, peer.pid, peer.place)

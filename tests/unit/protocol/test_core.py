@@ -238,7 +238,9 @@ def test_goodbye_lets_the_tail_be_repaired_before_the_peer_is_gone() -> None:
     lan.run(1 * SECOND)
     assert node.payloads("/a") == [b"last"]
     assert node.events_of(GapAbandoned) == []
-    assert [event.reason for event in node.events_of(PeerLeft)] == ["closed"]
+    [left], [joined] = node.events_of(PeerLeft), node.events_of(PeerJoined)
+    assert left.reason == "closed"
+    assert (left.host, left.pid, left.address) == (joined.host, joined.pid, joined.address)
 
 
 def test_killed_publisher_leaves_one_reported_hole_for_what_nobody_can_repair() -> None:
