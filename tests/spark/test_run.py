@@ -5,13 +5,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ConfigurationError, StoreError
 from hubbub.limits import SECOND, SWEEP_AFTER
-from hubbub.pipeline import tables
+from hubbub.pipeline import failures, tables
 from hubbub.pipeline.failures import find_unreadable
 from hubbub.pipeline.run import Pipeline, Progress, Summary, make_setup
 from hubbub.store.checkpoints import checkpoints
@@ -323,6 +324,35 @@ def test_messages_lie_on_disk_in_the_order_of_the_recording(
     files = sorted((tmp_path / "tables" / "messages").iterdir())
     found = [offset for file in files for offset in pq.read_table(file)["offset"].to_pylist()]
     assert found == list(range(60))
+
+
+def test_nothing_is_passed_over_because_of_workers_that_cannot_work(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers without a package, or without the folder, made every file one that is rotten."""
+    recording = record(tmp_path / "rec[1]", [("messages", [message(1, 2)])])
+    (file,) = (recording.path / "messages").rglob("*.parquet")
+
+    def raises(_: Any) -> Any:
+        raise ModuleNotFoundError("No module named 'hubbub'")
+
+    def find_no_file(paths: list[str]) -> Any:
+        def check(batches: Any) -> Any:
+            for batch in batches:
+                names = [pa.array(paths), pa.array(["No such file"] * len(paths))]
+                yield pa.RecordBatch.from_arrays(names, ["path", "why"])
+                del batch
+
+        return check
+
+    assert find_unreadable(spark, "messages", [file]) == {}
+    monkeypatch.setattr(failures, "checked_files", find_no_file)
+    with pytest.raises(StoreError, match=r"which is sound here: No such file"):
+        find_unreadable(spark, "messages", [file])
+    monkeypatch.setattr(failures, "checked_files", lambda _: raises)
+    monkeypatch.setattr(failures, "nothing", raises)
+    with pytest.raises(StoreError, match="No module named 'hubbub'"), failures.told_in_one_line():
+        find_unreadable(spark, "messages", [file])
 
 
 def test_a_rotten_page_is_found_confined_and_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The files of a recording, as a step reads them: which there are, and what their ends say."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -47,10 +48,15 @@ class Portion(NamedTuple):
 
     def frame(self, spark: "SparkSession", table: str) -> "DataFrame":
         """Return the rows of a table."""
-        paths = [str(path) for path in self.files[table]]
+        paths = [literal(path) for path in self.files[table]]
         if not paths:
             return nothing(spark, RECORDED[table])
         return spark.read.schema(RECORDED[table]).parquet(*paths)
+
+
+def literal(path: Path) -> str:
+    """Write a path so that Spark, which takes paths for patterns, means this one."""
+    return re.sub(r"([\\*?\[\]{}^])", r"\\\1", str(path))
 
 
 def name_of(file: DataFile) -> Name:
@@ -89,6 +95,8 @@ def portion(files: Iterable[DataFile], names: Iterable[Name]) -> Portion:
         try:
             end = read_end(file.path)
         except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # The system's fault, not the file's: it must not be passed over.
             unreadable.append((file.path, str(error).splitlines()[0]))
             continue
         paths[file.table].append(file.path)

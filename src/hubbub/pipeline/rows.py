@@ -24,7 +24,7 @@ from hubbub.pipeline.digesting.work import (
 )
 from hubbub.pipeline.merging.groups import TOPIC
 from hubbub.pipeline.merging.health import PART
-from hubbub.pipeline.recording import Portion
+from hubbub.pipeline.recording import Portion, literal
 from hubbub.pipeline.registry import DIGESTS, Digest
 from hubbub.pipeline.schemas import RESULTS, struct_of
 from hubbub.pipeline.tables import SHAPES
@@ -167,7 +167,7 @@ class Rows:
         return sorted(path for path in folder.glob("*.parquet") if pq.read_metadata(path).num_rows)
 
     def _read(self, table: str, files: list[Path]) -> DataFrame:
-        return self._spark.read.schema(RESULTS[table]).parquet(*map(str, files))
+        return self._spark.read.schema(RESULTS[table]).parquet(*map(literal, files))
 
     def _fetched(self, frame: DataFrame, folder: Path) -> Any:
         """Bring rows here; many of them come faster by files."""

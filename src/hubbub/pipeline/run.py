@@ -6,7 +6,6 @@ which step, is part of the version of the tables, so a step that was killed is d
 file is read twice.
 """
 
-import re
 import shutil
 import threading
 import time
@@ -39,6 +38,7 @@ from hubbub.pipeline.recording import (
     Portion,
     everything,
     first_needed,
+    literal,
     name_of,
     portion,
     without,
@@ -117,6 +117,8 @@ class Pipeline:
         is_anew: bool = False,
         files_max: int = STEP_FILES_MAX,
     ) -> None:
+        # Workers open files, too, and may be in another folder.
+        store, tables = store.absolute(), tables.absolute()
         self.versions = Versions(tables)
         self.after_step: Callable[[], None] = lambda: None
         self._spark = spark
@@ -238,9 +240,7 @@ class Pipeline:
             self._signals = signals
         else:
             signals.give(-(-len(self._notices.waiting(self._done)) // self._files_max))
-        given = self._spark.readStream.option("maxFilesPerTrigger", 1).text(
-            _literal(signals.folder)
-        )
+        given = self._spark.readStream.option("maxFilesPerTrigger", 1).text(literal(signals.folder))
 
         def take(_: "DataFrame", number: int) -> None:
             with self._stepping:
@@ -412,11 +412,6 @@ class Pipeline:
 def _recorder_of(store: Path) -> str | None:
     """Return whose recording it is; None: it does not say, as one made by hand."""
     return read_identity(store).recorder if identity_path(store).exists() else None
-
-
-def _literal(path: Path) -> str:
-    """Write a path so that Spark, which takes paths for patterns, means this one."""
-    return re.sub(r"([\\*?\[\]{}^])", r"\\\1", str(path))
 
 
 def _cut(files: list[DataFile]) -> list[list[DataFile]]:

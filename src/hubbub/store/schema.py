@@ -53,8 +53,8 @@ _NODE: Final = (
     ("incarnation", pa.int64()),
 )
 
-# What the bus reported: joins, leaves, gaps, repairs, slow consumers; and what the recorder itself
-# could not keep (`RecorderLost`), so that its losses are never taken for losses of the bus.
+# What the bus reported: joins, leaves, gaps, slow consumers (repairs are counters); and what the
+# recorder itself could not keep (`RecorderLost`): its losses are never taken for the bus's.
 EVENTS: Final = pa.schema(
     [
         *_ROW,

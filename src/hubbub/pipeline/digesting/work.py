@@ -81,23 +81,36 @@ def read(groups: Iterable[RowGroup], columns: Iterable[str]) -> Iterator[Any]:
             yield quality.good(rows, group.checks)
 
 
+def nothing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Find nothing: to see whether workers work."""
+    for _ in batches:
+        pass
+    return iter(())
+
+
 def checked_files(
     paths: list[str],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return what turns places in a list of files into those that cannot be read, and why."""
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for path in (paths[place] for batch in batches for place in batch.column(0).to_pylist()):
-            try:
-                file = open_parquet(Path(path))
-                groups = [RowGroup(path, number) for number in range(file.num_row_groups)]
-                for _ in read(groups, file.schema_arrow.names):
-                    pass
-            except (OSError, pa.ArrowException) as error:
-                told = str(error).splitlines() or [type(error).__name__]
-                yield pa.RecordBatch.from_pydict({"path": [path], "why": told[:1]})
+        places = (place for batch in batches for place in batch.column(0).to_pylist())
+        for path, why in unreadable(paths[place] for place in places):
+            yield pa.RecordBatch.from_pydict({"path": [path], "why": [why]})
 
     return check
+
+
+def unreadable(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Read files to their ends; name those where that fails, and why."""
+    for path in paths:
+        try:
+            file = open_parquet(Path(path))
+            groups = [RowGroup(path, number) for number in range(file.num_row_groups)]
+            for _ in read(groups, file.schema_arrow.names):
+                pass
+        except (OSError, pa.ArrowException) as error:
+            yield path, (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _digests(work: Work, tables: Iterable[Any]) -> Iterator[pa.RecordBatch]:
