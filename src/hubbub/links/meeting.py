@@ -106,10 +106,11 @@ class MeetingPoint:
         lists who listens, by the first name of its socket, if not in another network namespace.
         """
         with contextlib.suppress(OSError):
-            listening = Path("/proc/net/unix").read_text(errors="replace")
-            for name in os.listdir(self._directory):
-                is_other = _NAME.fullmatch(name) and not name.startswith(self._prefix)
-                if is_other and name.partition("-")[2] not in listening:
+            names = [name for name in os.listdir(self._directory) if _NAME.fullmatch(name)]
+            others = [name for name in names if not name.startswith(self._prefix)]
+            listening = Path("/proc/net/unix").read_text(errors="replace") if others else ""
+            for name in others:
+                if name.partition("-")[2] not in listening:
                     called = _call(self._directory / name)
                     if called is not None:
                         called.close()

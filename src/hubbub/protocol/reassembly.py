@@ -40,10 +40,16 @@ class Share:
         return is_modest and self.budget.claimed_bytes + size_bytes <= self.budget.max_bytes
 
     def claim(self, size_bytes: int) -> None:
-        """Take memory; give it back as a negative claim."""
+        """Take memory for a message that has room."""
         self.claimed_bytes += size_bytes
         self.budget.claimed_bytes += size_bytes
-        assert 0 <= self.claimed_bytes <= self.budget.claimed_bytes <= self.budget.max_bytes
+        assert self.budget.claimed_bytes <= self.budget.max_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Give memory back."""
+        self.claimed_bytes -= size_bytes
+        self.budget.claimed_bytes -= size_bytes
+        assert 0 <= self.claimed_bytes <= self.budget.claimed_bytes
 
 
 class Partial:
@@ -151,7 +157,7 @@ class Reassembly:
         """Forget an incomplete message."""
         partial = self.partials.pop(place, None)
         if partial is not None:
-            self.share.claim(-partial.total)
+            self.share.release(partial.total)
 
     def drop_older(self, topic: int, sequence: int) -> None:
         """Forget what a newer message of its topic has overtaken: nobody will repair it."""

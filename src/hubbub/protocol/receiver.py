@@ -330,8 +330,9 @@ class Receiver:
         """Go on behind frames of unknown content; the next message of a topic names its hole."""
         behind = [t.number for t in self.own_topics() if t.is_wanted and t.expected is not None]
         if behind:
+            if self.behind and self.passed_over is not None:
+                first = self.passed_over[0]  # What was passed over before is not all named yet.
             self.behind |= dict.fromkeys(behind, reason)
-            first = self.passed_over[0] if self.passed_over is not None else first
             self.passed_over = first, last
         else:
             self.blind_holes.append((first, last, reason))
