@@ -28,6 +28,7 @@ from hubbub.wire.timed import Direct, Interest, Offer, Wanted
 from tests.tables import read_table
 
 TEXT = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
+PROSE = " ".join(TEXT.split())  # Wherever its lines end.
 
 
 def table(title: str) -> list[list[str]]:
@@ -134,65 +135,69 @@ def test_fields_of_typed_bodies_are_those_of_the_structs(
 def test_figures_are_the_limits() -> None:
     ms = limits.MS
     assert f"version {header.MAJOR}.{header.MINOR}" in TEXT.splitlines()[0]
-    assert f"every {limits.OPENING_HELLO_INTERVAL // ms} ms for {limits.OPENING // ms} ms" in TEXT
-    assert f"start at {limits.TOPIC_FIRST}." in TEXT
-    assert f"at least {limits.SEGMENT_STRIDE_MIN};" in TEXT
-    assert f"at most {limits.NAK_BITMAP_BITS_MAX:,} frames" in TEXT
-    assert f"more than {limits.MISSING_FRAMES_MAX:,}" in TEXT
-    assert f"at most {limits.NODE_NAME_BYTES_MAX} characters" in TEXT
-    assert f"at most {limits.SUBJECT_BYTES_MAX}." in TEXT
-    assert f"K = {limits.BACKOFF_FACTOR}, GRTT at least" in TEXT
-    assert f"After {limits.REPAIR_ROUNDS_MAX} requests or" in TEXT
-    assert f"{limits.REPAIR_TIME_MAX // limits.SECOND} s\na receiver gives up" in TEXT
-    assert f"and {limits.FRAME_COST_BYTES} more" in TEXT
-    assert f"{limits.STEPS_MAX:,} steps wait to be told" in TEXT
-    assert f"within {limits.ANNOUNCE_SPACING // ms} ms of the last CHANGE" in TEXT
-    assert f"Of one peer {limits.PATTERNS_MAX:,} patterns, {limits.PUBLICATIONS_MAX:,}" in TEXT
-    assert f"first {limits.SCHEMA_NAME_BYTES_MAX} bytes of the name" in TEXT
-    assert f"looks {limits.INDEX_PATIENCE // ms} ms later" in TEXT
-    assert f"straight again after {limits.STRAIGHT_CALM // limits.SECOND} s" in TEXT
-    assert f"if that is below {header.BITMAP_BITS}, -2" in TEXT
+    assert f"every {limits.OPENING_HELLO_INTERVAL // ms} ms for {limits.OPENING // ms} ms" in PROSE
+    assert f"start at {limits.TOPIC_FIRST}." in PROSE
+    assert f"at least {limits.SEGMENT_STRIDE_MIN};" in PROSE
+    assert f"at most {limits.NAK_BITMAP_BITS_MAX:,} frames" in PROSE
+    assert f"more than {limits.MISSING_FRAMES_MAX:,}" in PROSE
+    assert f"at most {limits.NODE_NAME_BYTES_MAX} characters" in PROSE
+    assert f"at most {limits.SUBJECT_BYTES_MAX}." in PROSE
+    assert f"K = {limits.BACKOFF_FACTOR}, GRTT at least" in PROSE
+    assert f"After {limits.REPAIR_ROUNDS_MAX} requests or" in PROSE
+    assert f"{limits.REPAIR_TIME_MAX // limits.SECOND} s a receiver gives up" in PROSE
+    assert f"and {limits.FRAME_COST_BYTES} more" in PROSE
+    assert f"{limits.STEPS_MAX:,} steps wait to be told" in PROSE
+    assert f"within {limits.ANNOUNCE_SPACING // ms} ms of the last CHANGE" in PROSE
+    assert f"Of one peer {limits.PATTERNS_MAX:,} patterns, {limits.PUBLICATIONS_MAX:,}" in PROSE
+    assert f"first {limits.SCHEMA_NAME_BYTES_MAX} bytes of the name" in PROSE
+    assert f"looks {limits.INDEX_PATIENCE // ms} ms later" in PROSE
+    assert f"straight again after {limits.STRAIGHT_CALM // limits.SECOND} s" in PROSE
+    assert f"if that is below {header.BITMAP_BITS}, -2" in PROSE
     heartbeat = header.HEADER_BYTES + control._HEARTBEAT.size
     heartbeat += len(header.CLASSES) * control._TAIL.size
-    assert f"one HEARTBEAT of {heartbeat} bytes a second" in TEXT
-    assert f"at most {limits.WANTS_MAX} consumers" in TEXT
-    assert f"{limits.LEASE_MS_MIN // 1000} s or {limits.LEASE_PERIODS} times" in TEXT
-    assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in TEXT
+    assert f"one HEARTBEAT of {heartbeat} bytes a second" in PROSE
+    assert f"at most {limits.WANTS_MAX} consumers" in PROSE
+    assert f"{limits.LEASE_MS_MIN // 1000} s or {limits.LEASE_PERIODS} times" in PROSE
+    assert f"GOODBYE every {limits.GOODBYE_INTERVAL // ms} ms" in PROSE
 
 
 def test_figures_of_services_are_the_limits() -> None:
     ms, second = limits.MS, limits.SECOND
-    assert f"a lease of {limits.SERVICE_LEASE // second} s" in TEXT
+    assert f"a lease of {limits.SERVICE_LEASE // second} s" in PROSE
     assert (
         f"repeated after {limits.HOP_TIMEOUT // ms} ms, doubling, at most {limits.HOP_TRIES} times"
-        in TEXT
+        in PROSE
     )
-    assert f"at most {limits.SERVICE_HOPS_MAX} times, and says so" in TEXT
-    assert f"Those of INFO wait {limits.ACK_DELAY // ms} ms for each other" in TEXT
-    assert f"or until they are of {limits.ACK_BYTES >> 10} KiB" in TEXT
-    assert f"or until they are {limits.PUBLISHES_PER_ANSWER}." in TEXT
+    assert f"at most {limits.SERVICE_HOPS_MAX} times, and says so" in PROSE
+    assert f"Those of INFO wait {limits.ACK_DELAY // ms} ms for each other" in PROSE
+    assert f"or until they are of {limits.ACK_BYTES >> 10} KiB" in PROSE
+    assert f"or until they are {limits.PUBLISHES_PER_ANSWER}." in PROSE
     patterns, size = limits.SERVICE_PATTERNS_MAX, limits.SERVICE_PATTERNS_BYTES_MAX
-    assert f"up to {patterns} of at most {size:,} bytes" in TEXT
-    assert f"fewer than {limits.BATCH_AT_ONCE} frames of the service" in TEXT
-    assert f"at most\n{limits.BATCH_HOLD // ms} ms" in TEXT
+    assert f"up to {patterns} of at most {size:,} bytes" in PROSE
+    assert f"fewer than {limits.BATCH_AT_ONCE} frames of the service" in PROSE
+    assert f"at most {limits.BATCH_HOLD // ms} ms" in PROSE
     published = f"{limits.PUBLISHES_MAX:,} messages or {limits.PUBLISHES_BYTES_MAX >> 20} MiB"
-    assert published in TEXT
-    assert f"{limits.HOP_WINDOW_BYTES_MIN >> 10} to {limits.HOP_WINDOW_BYTES_MAX >> 10} KiB" in TEXT
-    assert f"more than {limits.HOP_CROWDED_BYTES >> 10} KiB wait" in TEXT
-    assert f"nothing for {limits.HOP_STUCK // ms} ms" in TEXT
-    assert f"{limits.HOP_BACKLOG:,} frames or {limits.HOP_BACKLOG_BYTES >> 20} MiB" in TEXT
-    assert f"up to {limits.HELD_REQUESTS_MAX}, and asks those" in TEXT
-    assert f"up to {limits.PULL_NODES_MAX} if they are new" in TEXT
-    assert f"in parts of {limits.LIST_PART_ENTRIES} lines" in TEXT
-    assert f"still comes for {limits.FORWARDER_GRACE // second} s" in TEXT
-    assert f"next {limits.COPIES} nodes hold a copy" in TEXT
-    assert f"{limits.COPY_DELAY // ms} ms, a digest each {limits.COPY_INTERVAL // second} s" in TEXT
-    assert f"up to {limits.DIRECT_FAN_OUT}; beyond that" in TEXT
-    assert f"to be passed on, {limits.TREE_FAN_OUT} at a time" in TEXT
-    assert f"a window of {limits.SEEN_WINDOW:,} numbers" in TEXT
+    assert published in PROSE
+    assert (
+        f"{limits.HOP_WINDOW_BYTES_MIN >> 10} to {limits.HOP_WINDOW_BYTES_MAX >> 10} KiB" in PROSE
+    )
+    assert f"more than {limits.HOP_CROWDED_BYTES >> 10} KiB wait" in PROSE
+    assert f"nothing for {limits.HOP_STUCK // ms} ms" in PROSE
+    assert f"{limits.HOP_BACKLOG:,} frames or {limits.HOP_BACKLOG_BYTES >> 20} MiB" in PROSE
+    assert f"up to {limits.HELD_REQUESTS_MAX}, and asks those" in PROSE
+    assert f"up to {limits.PULL_NODES_MAX} if they are new" in PROSE
+    assert f"in parts of {limits.LIST_PART_ENTRIES} lines" in PROSE
+    assert f"still comes for {limits.FORWARDER_GRACE // second} s" in PROSE
+    assert f"next {limits.COPIES} nodes hold a copy" in PROSE
+    assert (
+        f"{limits.COPY_DELAY // ms} ms, a digest each {limits.COPY_INTERVAL // second} s" in PROSE
+    )
+    assert f"up to {limits.DIRECT_FAN_OUT}; beyond that" in PROSE
+    assert f"to be passed on, {limits.TREE_FAN_OUT} at a time" in PROSE
+    assert f"a window of {limits.SEEN_WINDOW:,} numbers" in PROSE
     fast, seed = PROFILES["fast"], PROFILES["seed"]
     stable = f"after {fast.stable_ns // second} s (`fast`) or {seed.stable_ns // second} s (`seed`)"
-    assert stable in TEXT
+    assert stable in PROSE
 
 
 def test_table_of_roles_is_that_of_the_machine() -> None:
