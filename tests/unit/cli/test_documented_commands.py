@@ -70,6 +70,13 @@ def test_commands_that_are_mentioned_are_there() -> None:
     assert [one for one in sorted(mentioned) if one[1] not in TREE.commands] == []
 
 
+def test_every_command_has_a_row_in_the_guide() -> None:
+    page = (ROOT / "docs" / "guide" / "command-line.md").read_text()
+    rows = re.findall(r"^\| (.*hubbub .*?) \|", page, re.M)
+    shown = {name for row in rows for name in re.findall(r"`(?:hubbub )?([a-z]+)[^`]*`", row)}
+    assert set(TREE.commands) - shown == set()
+
+
 @pytest.mark.parametrize("command", ["hubbub subb /a", "hubbub sub /a --nonsense", "hubbub hz"])
 def test_command_that_there_is_not_is_found(command: str) -> None:
     with pytest.raises((UsageError, KeyError)):
