@@ -16,7 +16,7 @@ takes a message whose earlier frames have all come for the next one, or for one 
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, groupby
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from hubbub.wire import batch
 from hubbub.wire.control import encode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 
-Refer = Callable[[bytes, Pipes], bytes | None]
+Refer = Callable[[Sequence[bytes], Pipes], list[bytes]]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
 Cut = tuple[int, memoryview]  # Of a large message: where it begins in it, and its bytes.
 Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
@@ -94,7 +94,7 @@ class Framer:
         self._behind_count = 0
         self.loopback: list[Delivery] = []
         # The pipes to all receivers, if they have some. Then large payloads go by reference:
-        # `refer` puts one into memory that they share, and says None if it cannot.
+        # `refer` puts some into memory that they share, from the first on; none, if it cannot.
         self.route: Pipes | None = None
         self.destination: Address | None = None  # Where frames go; None: to the group.
         self._is_piped = False
@@ -309,7 +309,8 @@ class Framer:
     def refer_alone(self, payload: bytes) -> bytes | None:
         """Make a reference to a large message; None: there is no room for it where it is shared."""
         assert self.refer is not None and self.route is not None
-        return self.refer(payload, self.route)
+        references = self.refer([payload], self.route)
+        return references[0] if references else None
 
     def _may_be_referred(self, payload: bytes) -> bool:
         return self.is_near and self.refer is not None and 0 < self.reference_bytes <= len(payload)
@@ -321,34 +322,42 @@ class Framer:
     def _frame_references(self, now: int, received_ns: int) -> Framed | None:
         """Frame the next messages by reference, as many as are large and find room; None: none."""
         assert self.refer is not None and self.route is not None
-        topic, references, size_bytes = self.cells[0], [], 0
-        for at in range(0, min(CELLS * REFERENCES_PER_FRAME, len(self.cells)), CELLS):
-            payload = self.cells[at + 1]
-            payload_bytes = len(payload)
-            if self.cells[at] is not topic or payload_bytes < self.reference_bytes:
+        topic, wanted = self.cells[0], self._count_referable()
+        payloads: list[bytes] = self.cells[1 : CELLS * wanted : CELLS]
+        references: list[bytes] = []
+        while len(references) < wanted:
+            made = self.refer(payloads[len(references) :], self.route)
+            if not made:
                 break
-            reference = self.refer(payload, self.route)
-            if reference is None:
-                break
-            references.append(reference)
-            size_bytes += payload_bytes
-            if payload_bytes > self.message_bytes_max:
-                self.large_bytes -= payload_bytes
-            if size_bytes >= REFERRED_BYTES_AT_ONCE:
-                break
+            references += made
         if not references:
             return None
         end = CELLS * len(references)
-        payloads, published_ns = self.cells[1:end:CELLS], self.cells[2:end:CELLS]
+        payloads, published_ns = payloads[: len(references)], self.cells[2:end:CELLS]
         del self.cells[:end]
+        sizes = list(map(len, payloads))
+        self.large_bytes -= sum(size for size in sizes if size > self.message_bytes_max)
         declarations = b"" if topic.is_declared else self._declarations([topic])
         flags = REFERS | (DECLARES if declarations else 0)
         first = self._number(topic, payloads, published_ns, received_ns)
-        self._watch_rate(now, len(references), size_bytes)
+        self._watch_rate(now, len(references), sum(sizes))
         self.batch_count = REFERENCES_PER_FRAME if self.is_busy else 1
         self.free_cells = CELLS * (self._burst_count - 1) if self.is_busy else 0
         runs = [(topic.number, first, len(references))]
         return batch.encode(runs, references, published_ns, declarations), flags, topic.addressed
+
+    def _count_referable(self) -> int:
+        """Return how many of the next messages may share a frame of references."""
+        topic, count, size_bytes = self.cells[0], 0, 0
+        for at in range(0, min(CELLS * REFERENCES_PER_FRAME, len(self.cells)), CELLS):
+            payload_bytes = len(self.cells[at + 1])
+            if self.cells[at] is not topic or payload_bytes < self.reference_bytes:
+                break
+            count += 1
+            size_bytes += payload_bytes
+            if size_bytes >= REFERRED_BYTES_AT_ONCE:
+                break
+        return count
 
     def _take(self, now: int, end: int) -> Columns | None:
         """Take what fills one frame of these pending messages; a large one is set aside."""

@@ -158,7 +158,7 @@ def share(publisher: Node, subscriber: Node, readable: Any = LARGE) -> Sender:
     """Let the publisher's only way be a pipe, and large payloads go by reference."""
     sender = publisher.core.outgoing.reliable
     sender.framer.reference_bytes = 16 << 10
-    sender.framer.refer = lambda payload, _: REFERENCE if payload == LARGE else None
+    sender.framer.refer = lambda payloads, _: [REFERENCE] if payloads == [LARGE] else []
     sender.framer.take_route(Pipes((subscriber.core.endpoint.key,)))
     receiver = next(iter(subscriber.core.peers.values())).incoming[1]
     receiver.resolve = lambda references: (
