@@ -36,10 +36,10 @@ from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import batch
 from hubbub.wire.control import encode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
+from hubbub.wire.train import Train
 
 Refer = Callable[[bytes, Pipes], bytes | None]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
-Cut = tuple[int, memoryview]  # Of a large message: where it begins in it, and its bytes.
 Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
 
 CELLS: Final = 3
@@ -500,7 +500,7 @@ class Framer:
             self._end_large()
         return (head, data), 0, audience
 
-    def cut_train(self, now: int, count_max: int) -> tuple[Large, list[Cut]] | None:
+    def cut_train(self, now: int, count_max: int) -> tuple[OutgoingTopic, Train] | None:
         """Cut whole pieces of a large message at once, while nothing else waits; None: in turn.
 
         Its last piece is not among them: that ends a burst, and the message.
@@ -512,14 +512,21 @@ class Framer:
         if not self.large or (self.cells and self._is_anything_between()):
             return None
         large = self.large[0]
-        stride, view, begin = large.stride, large.view, large.offset
-        count = min(count_max, (len(large.payload) - begin - 1) // stride)
-        is_plain = stride == self.stride and large.topic.is_declared and large.topic.takers
+        topic, payload, stride, begin = large.topic, large.payload, large.stride, large.offset
+        count = min(count_max, (len(payload) - begin - 1) // stride)
+        is_plain = stride == self.stride and topic.is_declared and topic.takers
         if count < 2 or not is_plain:
             return None
-        large.offset = end = begin + count * stride
-        self.large_bytes -= end - begin
-        return large, [(at, view[at : at + stride]) for at in range(begin, end, stride)]
+        large.offset = begin + count * stride
+        self.large_bytes -= count * stride
+        about = topic.number, large.sequence, large.published_ns, len(payload)
+        return topic, Train(about, payload, stride, begin, count)
+
+    def cut_end(self) -> Framed:
+        """Cut the last piece of the large message, which a train has left of it."""
+        large = self.large[0]
+        assert 0 < len(large.payload) - large.offset <= large.stride
+        return self._cut()
 
     def _is_first_for_cutting(self, size_bytes: int) -> bool:
         """Tell whether the oldest pending message can only be cut, and is larger than this.
