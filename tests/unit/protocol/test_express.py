@@ -288,6 +288,14 @@ def test_lane_of_large_messages_is_closed_to_other_sources_and_by_what_changes()
     assert express.train_of(data, publisher.address) is None
 
 
+def test_lanes_of_large_messages_are_bounded() -> None:
+    _, publisher, subscriber, _ = large_lan()
+    peer, express = next(iter(subscriber.core.peers.values())), subscriber.core.express
+    for number in range(3000):
+        express.open_train(number.to_bytes(PREFIX_BYTES, "big"), 0, peer, publisher.address)
+        assert len(express.trains) <= 1024
+
+
 @pytest.mark.parametrize("damaged", [0, 1, 20, 44])
 def test_damaged_frame_in_a_train_is_repaired_and_the_others_are_taken(damaged: int) -> None:
     lan, publisher, subscriber, topic = large_lan()
