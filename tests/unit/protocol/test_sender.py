@@ -339,10 +339,26 @@ def test_frames_of_a_train_are_repaired_one_by_one() -> None:
     assert all(each.flags & REPAIR for each in frames([burst]))
 
 
-def test_few_pieces_wait_for_what_fills_their_burst() -> None:
+def test_message_of_a_few_pieces_is_one_burst() -> None:
     stream = Stream(burst_bytes_max=64_000)
-    stream.publish(bytes(5_000))
-    assert stream.sender.framer.cut_train(0, 10) is None
+    stream.publish(bytes(5_000), bytes(5_000))
+    cut = stream.sender.framer.cut_train(0, 10)
+    assert cut is not None and cut[1].frames == 3
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(5_000), bytes(5_000))
+    assert [len(frames([burst])) for burst in stream.drain()] == [4, 4]
+
+
+def test_many_messages_of_its_topic_may_wait_behind_a_train() -> None:
+    payloads = [bytes([number]) * 10_000 for number in range(40)]
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(*payloads)
+    framer, trains = stream.sender.framer, []
+    while (cut := framer.cut_train(0, 10)) is not None:
+        trains.append(cut[1])
+        framer.cut_end()
+    assert [each.payload for each in trains] == payloads
+    assert [each.about[1] for each in trains] == list(range(1, 41))
 
 
 def test_train_stays_within_the_window_and_its_end_asks() -> None:
