@@ -42,6 +42,12 @@ class _Kept(NamedTuple):
         return self.train.body_bytes + FRAME_COST_BYTES
 
 
+def _runs_in(body: Body) -> bytes:
+    if isinstance(body, bytes):
+        return batch.read_runs(body)
+    return batch.read_segment_run(body[0])
+
+
 def _first_frame(kept: _Kept) -> int:
     return kept.first
 
@@ -192,17 +198,20 @@ class Cache:
 
     def _evict(self, sequence: int) -> int | None:
         """Give up the oldest frame; return the one that is the oldest now."""
-        body = self.body_of(sequence)
-        table = (
-            batch.read_runs(body) if isinstance(body, bytes) else batch.read_segment_run(body[0])
-        )
+        single = self._singles.pop(sequence, None)
+        if single is not None:
+            table, size_bytes = _runs_in(single[0]), body_bytes(single[0])
+        else:
+            kept = self._trains[0]
+            topic, message, _, _ = kept.train.about
+            table, size_bytes = batch.encode_run(topic, message, 1), kept.train.body_bytes
+            if kept.end == sequence + 1:
+                del self._trains[0]
         self.run_tables[sequence] = table
         if len(self.run_tables) > RUN_TABLES_MAX:
             del self.run_tables[next(iter(self.run_tables))]
-        self.size_bytes -= body_bytes(body)
+        self.size_bytes -= size_bytes
         self.flags.pop(sequence, None)
         self.evicted += 1
         self.first = sequence + 1 if sequence + 1 < self.end else None
-        if self._singles.pop(sequence, None) is None and self._trains[0].end == sequence + 1:
-            del self._trains[0]
         return self.first
