@@ -70,7 +70,7 @@ class Express:
     def train_of(self, buffer: bytes, source: Address) -> Peer | None:
         """Return whose pieces a burst begins with, if others like them went the ordinary way.
 
-        To send the first frame of each burst that way, too, took 0.3 us of each frame.
+        To send the first frame of each burst that way, too, made it 2.3 us a frame instead of 1.85.
         """
         peer, known_source = self.trains.get(buffer[:PREFIX_BYTES], (None, None))
         if peer is None or known_source != source or peer.joining or peer.lost_ns is not None:
