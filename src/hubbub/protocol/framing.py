@@ -541,7 +541,7 @@ class Framer:
         if len(cells) > CELLS * _LOOKED_BEHIND:
             return True
         # Those of its own topic wait for it where they are: to put 60 messages of 64 KiB behind
-        # each of them in turn would take 20 us a message.
+        # each of them in turn takes 12 us a message, to count them 0.4.
         topics = cells[::CELLS]
         if topics.count(self.large[0].topic) == len(topics):
             return False

@@ -4,8 +4,8 @@ The segments of a message have one stride, so a segment is a whole number; a mes
 when every number was seen once. (LCM counts down the missing fragments instead, and a duplicate
 completes a message with a hole in it.) Memory is claimed from a budget before it is allocated.
 
-Segments are kept as they came, and joined when the last is there: put into their places in one
-buffer they would all be copied once more, at the end, which took 140 to 250 us a megabyte.
+Segments are kept as they came, and joined when the last is there. To put them into their places in
+one buffer, of which a message is then a copy, took 2.0 us a frame of a train instead of 1.9.
 """
 
 from collections.abc import Sequence

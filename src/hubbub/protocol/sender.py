@@ -260,7 +260,7 @@ class Sender:
     def _train(self, now: int) -> Burst | None:
         """Make a burst of pieces of a large message alone; None: what is next takes its turn.
 
-        What the loop over single frames would make of them, at 1.5 us a frame instead of 10. The
+        What the loop over single frames would make of them, at 1.7 us a frame instead of 10. The
         last piece of a message, which is shorter, ends the burst if there is room.
         """
         framer, flow, cache = self.framer, self.flow, self.cache
