@@ -215,7 +215,6 @@ RUN_TABLES_MAX: Final = 100_000
 # Reassembly.
 REASSEMBLY_BYTES_MAX: Final = 1 << 30
 REASSEMBLIES_PER_PEER_MAX: Final = 4096  # More than a window has frames.
-SPARE_BYTES_MAX: Final = 16 << 20  # A buffer that a stream keeps for its next large message.
 
 # Tail heartbeats, doubling.
 TAIL_HEARTBEAT: Final = 10 * MS
