@@ -7,6 +7,7 @@ from inspect import signature
 
 import pytest
 
+from hubbub.events import GapAbandoned
 from hubbub.simulation import (
     bugs_gateways,
     bugs_links,
@@ -17,8 +18,10 @@ from hubbub.simulation import (
     run_many,
 )
 from hubbub.simulation.bugs import BUGS, planted
+from hubbub.simulation.gateways import Lans
 from hubbub.simulation.scenarios import SCENARIOS
 from hubbub.simulation.stage import Stage
+from hubbub.simulation.world import Violation
 
 assert bugs_timed and bugs_services and bugs_gateways and bugs_links  # They enter their bugs, too.
 
@@ -111,3 +114,22 @@ def test_every_scenario_says_in_one_line_what_it_shows() -> None:
     lines = list_scenarios()
     assert len(lines) >= 30
     assert all(line and "\n" not in line for line in lines.values())
+
+
+def test_gateway_that_wants_a_subject_again_may_be_told_of_a_hole_again() -> None:
+    """For it, as for any node, another reception has begun; else it is told twice (maze 21009)."""
+    stage = Stage(0)
+    lans = Lans(stage, 2)
+    port = lans.gateway(0, 1).nodes[0]
+    publisher = lans.node(0)
+    publisher.publish_on("/t/0")
+    lans.ledger.are_gaps_allowed = True
+    gap = GapAbandoned("sim", publisher.source, "/t/0", 114, 500, "expired")
+    lans.ledger.reported(port, gap)
+    port.withdraw(frozenset())
+    lans.ledger.reported(port, gap)
+    lans.ledger.check_receptions()
+    port.withdraw(frozenset({"/t/..."}))
+    lans.ledger.reported(port, gap)
+    with pytest.raises(Violation, match="gaps overlap"):
+        lans.ledger.check_receptions()

@@ -51,6 +51,10 @@ class FarLedger(Ledger):
         if isinstance(node, PortNode):
             self._dead_ports.add(node.source)
 
+    def asked(self, node: "PortNode", patterns: frozenset[str]) -> None:
+        """Note what a gateway wants on a LAN by now: what it wants again later begins anew."""
+        self._end_receptions(node, sorted(patterns))
+
     def _take_gap(self, node: SimulatedNode, gap: GapAbandoned) -> None:
         if self.may_gateways_miss and isinstance(node, PortNode):
             return
@@ -84,6 +88,12 @@ class PortNode(SimulatedNode):
         count = super()._drain()
         self.after()
         return count
+
+    def withdraw(self, asked: frozenset[str]) -> None:
+        """Want just this from now on; what came before that is told first."""
+        super()._drain()
+        assert isinstance(self.ledger, FarLedger)
+        self.ledger.asked(self, asked)
 
 
 class SimulatedGateway:
@@ -151,7 +161,11 @@ class SimulatedGateway:
     def _look(self) -> None:
         self._is_looking = False
         if self.is_alive:
+            before = [port.asked for port in self.ports]
             self.relay.look(self.world.now)
+            for port, asked in zip(self.ports, before, strict=True):
+                if port.asked != asked:
+                    self._nodes[port].withdraw(port.asked)
             self._pump()
 
     def _sweep(self) -> None:
