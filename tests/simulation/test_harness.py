@@ -8,6 +8,7 @@ from inspect import signature
 import pytest
 
 from hubbub.events import GapAbandoned
+from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.simulation import (
     bugs_gateways,
     bugs_links,
@@ -133,3 +134,25 @@ def test_gateway_that_wants_a_subject_again_may_be_told_of_a_hole_again() -> Non
     lans.ledger.reported(port, gap)
     with pytest.raises(Violation, match="gaps overlap"):
         lans.ledger.check_receptions()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_who_had_nothing_yet_when_a_gateway_died_may_begin_anywhere(*, is_killed: bool) -> None:
+    """Nobody can tell it what it missed; who was not bereft must have all (maze 300119)."""
+    stage = Stage(0)
+    lans = Lans(stage, 2)
+    gateway, publisher, far = lans.gateway(0, 1), lans.node(0), lans.node(1)
+    lans.ledger.are_gaps_allowed = True
+    far.subscribe("/t/0")
+    topic = publisher.publish_on("/t/0")
+    for _ in range(3):
+        publisher.publish(topic, b"")
+    if is_killed:
+        gateway.crash()
+    stage.world.run_for(1)
+    lans.ledger.delivered(far, Delivery(topic, 3, [b""], [0], 0, MULTICAST))
+    if is_killed:
+        lans.ledger.check_receptions()
+    else:
+        with pytest.raises(Violation, match="began with 3, but 1 was granted"):
+            lans.ledger.check_receptions()
