@@ -402,6 +402,7 @@ PLACES_MAX: Final = 65_536  # Topics of origins elsewhere whose sequence is reme
 TREE_LISTEN: Final = 200 * MS  # So often a gateway looks around,
 BEACON_INTERVAL: Final = 2 * TREE_LISTEN  # and every other time it tells where it is.
 BEACON_TIMEOUT: Final = 4 * BEACON_INTERVAL  # Three beacons may be lost in a row.
+TREE_HOLD: Final = TREE_LISTEN  # By then all who went by a way know that it is lost.
 # A gateway that stands by because of beacons that were lost passes on again by then.
 WISH_LINGER: Final = 2 * BEACON_INTERVAL
 TREE_ALONE: Final = 3 * TREE_LISTEN  # After so long it passes on, if there is no other gateway;
