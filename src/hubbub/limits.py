@@ -282,9 +282,9 @@ REFUSAL_INTERVAL: Final = 10 * SECOND  # The same caller, refused for the same r
 
 # Payloads by reference.
 REFERENCE_BYTES_MIN: Final = 16 << 10
-REFERENCES_PER_FRAME: Final = 16
+REFERENCES_PER_FRAME: Final = 64
 BLOCK_BYTES_MAX: Final = 1 << 20  # So much of what shares a frame shares a slot.
-REFERRED_BYTES_AT_ONCE: Final = 1 << 20  # So much of large messages need not wait for more.
+REFERRED_BYTES_AT_ONCE: Final = 4 << 20  # So much of large messages need not wait for more.
 STORE_BYTES_MAX: Final = 256 << 20
 STORE_WARM_BYTES: Final = 8 << 20  # So much is still in the cache when it is read.
 STORE_WARM_PATIENCE: Final = 2 * MS  # So long it is worth waiting for a reader that gets on.
