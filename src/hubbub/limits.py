@@ -215,7 +215,6 @@ RUN_TABLES_MAX: Final = 100_000
 # Reassembly.
 REASSEMBLY_BYTES_MAX: Final = 1 << 30
 REASSEMBLIES_PER_PEER_MAX: Final = 4096  # More than a window has frames.
-SPARE_BYTES_MAX: Final = 16 << 20  # A buffer that a stream keeps for its next large message.
 
 # Tail heartbeats, doubling.
 TAIL_HEARTBEAT: Final = 10 * MS
@@ -283,8 +282,9 @@ REFUSAL_INTERVAL: Final = 10 * SECOND  # The same caller, refused for the same r
 
 # Payloads by reference.
 REFERENCE_BYTES_MIN: Final = 16 << 10
-REFERENCES_PER_FRAME: Final = 16
-REFERRED_BYTES_AT_ONCE: Final = 1 << 20  # So much of large messages need not wait for more.
+REFERENCES_PER_FRAME: Final = 64
+BLOCK_BYTES_MAX: Final = 1 << 20  # So much of what shares a frame shares a slot.
+REFERRED_BYTES_AT_ONCE: Final = 4 << 20  # So much of large messages need not wait for more.
 STORE_BYTES_MAX: Final = 256 << 20
 STORE_WARM_BYTES: Final = 8 << 20  # So much is still in the cache when it is read.
 STORE_WARM_PATIENCE: Final = 2 * MS  # So long it is worth waiting for a reader that gets on.
@@ -402,6 +402,7 @@ PLACES_MAX: Final = 65_536  # Topics of origins elsewhere whose sequence is reme
 TREE_LISTEN: Final = 200 * MS  # So often a gateway looks around,
 BEACON_INTERVAL: Final = 2 * TREE_LISTEN  # and every other time it tells where it is.
 BEACON_TIMEOUT: Final = 4 * BEACON_INTERVAL  # Three beacons may be lost in a row.
+TREE_HOLD: Final = TREE_LISTEN  # By then all who went by a way know that it is lost.
 # A gateway that stands by because of beacons that were lost passes on again by then.
 WISH_LINGER: Final = 2 * BEACON_INTERVAL
 TREE_ALONE: Final = 3 * TREE_LISTEN  # After so long it passes on, if there is no other gateway;

@@ -142,7 +142,7 @@ def describe_channel(driver: "Driver") -> ChannelStatistics:
         gaps=counters["gaps"],
         messages_lost=counters["messages_lost"],
         cache_bytes=sum(cache.size_bytes for cache in outgoing.caches),
-        cache_frames=sum(len(cache.bodies) for cache in outgoing.caches),
+        cache_frames=sum(len(cache) for cache in outgoing.caches),
         window_bytes=core.incoming.window_bytes,
         grtt_ms=outgoing.grants.grtt_ns / MS,
         starvations=driver.starvations,

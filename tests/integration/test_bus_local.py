@@ -503,7 +503,7 @@ def test_reader_that_is_killed_leaves_nothing_claimed() -> None:
         publish_large(publisher, range(1), 100_000)
         time.sleep(0.1)
         publish_large(publisher, range(100), 100_000)
-        wait_until(lambda: shared(node).slots_in_use >= 90)
+        wait_until(lambda: shared(node).bytes_in_use >= 90 * 100_000)
         actor.signal(signal.SIGKILL)
         assert events.wait(PeerLeft).reason == "died"
         wait_until(lambda: shared(node).slots_in_use == 0)

@@ -228,6 +228,30 @@ def test_frames_are_the_same_with_and_without_segmentation(gso: bool) -> None:
     close(one, two)
 
 
+@needs_segmentation
+def test_look_that_finds_a_run_of_frames_takes_some_more_but_not_all(
+    pair: tuple[MulticastLink, MulticastLink],
+) -> None:
+    one, two = pair
+    for number in range(6):
+        assert one.send(burst(*numbered(20, start=20 * number)))
+
+    runs = [two.look(), two.look()]
+
+    assert [len(taken) for taken in runs] == [inlet.RUNS_AT_ONCE, 6 - inlet.RUNS_AT_ONCE]
+    assert b"".join(data for taken in runs for data, _, _ in taken) == b"".join(numbered(120))
+
+
+def test_look_that_finds_a_single_frame_reads_no_further(
+    pair: tuple[MulticastLink, MulticastLink],
+) -> None:
+    one, two = pair
+    for frame in numbered(3):
+        assert one.send(burst(frame))
+
+    assert [len(two.look()) for _ in range(3)] == [1, 1, 1]
+
+
 def test_without_segmentation_there_are_no_bursts() -> None:
     (link,) = open_links(1, gso=False)
 

@@ -29,11 +29,12 @@ _log = logging.getLogger(__name__)
 def forker() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.integration.killed_recorder"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     try:
         yield process
     finally:
+        os.killpg(process.pid, signal.SIGKILL)  # A recorder that was spared would record for ever.
         process.communicate()
 
 
@@ -75,6 +76,7 @@ def check(store: Path, offset: int, number: int) -> tuple[int, int]:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)  # What is waited for has a deadline of its own.
 def test_killed_recorder_has_kept_what_it_acknowledged(tmp_path: Path) -> None:
     store, told = tmp_path / "store", tmp_path / "told"
     random = Random()

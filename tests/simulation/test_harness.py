@@ -7,6 +7,8 @@ from inspect import signature
 
 import pytest
 
+from hubbub.events import GapAbandoned
+from hubbub.protocol.delivery import MULTICAST, Delivery
 from hubbub.simulation import (
     bugs_gateways,
     bugs_links,
@@ -17,8 +19,10 @@ from hubbub.simulation import (
     run_many,
 )
 from hubbub.simulation.bugs import BUGS, planted
+from hubbub.simulation.gateways import Lans
 from hubbub.simulation.scenarios import SCENARIOS
 from hubbub.simulation.stage import Stage
+from hubbub.simulation.world import Violation
 
 assert bugs_timed and bugs_services and bugs_gateways and bugs_links  # They enter their bugs, too.
 
@@ -111,3 +115,44 @@ def test_every_scenario_says_in_one_line_what_it_shows() -> None:
     lines = list_scenarios()
     assert len(lines) >= 30
     assert all(line and "\n" not in line for line in lines.values())
+
+
+def test_gateway_that_wants_a_subject_again_may_be_told_of_a_hole_again() -> None:
+    """For it, as for any node, another reception has begun; else it is told twice (maze 21009)."""
+    stage = Stage(0)
+    lans = Lans(stage, 2)
+    port = lans.gateway(0, 1).nodes[0]
+    publisher = lans.node(0)
+    publisher.publish_on("/t/0")
+    lans.ledger.are_gaps_allowed = True
+    gap = GapAbandoned("sim", publisher.source, "/t/0", 114, 500, "expired")
+    lans.ledger.reported(port, gap)
+    port.withdraw(frozenset())
+    lans.ledger.reported(port, gap)
+    lans.ledger.check_receptions()
+    port.withdraw(frozenset({"/t/..."}))
+    lans.ledger.reported(port, gap)
+    with pytest.raises(Violation, match="gaps overlap"):
+        lans.ledger.check_receptions()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_who_had_nothing_yet_when_a_gateway_died_may_begin_anywhere(*, is_killed: bool) -> None:
+    """Nobody can tell it what it missed; who was not bereft must have all (maze 300119)."""
+    stage = Stage(0)
+    lans = Lans(stage, 2)
+    gateway, publisher, far = lans.gateway(0, 1), lans.node(0), lans.node(1)
+    lans.ledger.are_gaps_allowed = True
+    far.subscribe("/t/0")
+    topic = publisher.publish_on("/t/0")
+    for _ in range(3):
+        publisher.publish(topic, b"")
+    if is_killed:
+        gateway.crash()
+    stage.world.run_for(1)
+    lans.ledger.delivered(far, Delivery(topic, 3, [b""], [0], 0, MULTICAST))
+    if is_killed:
+        lans.ledger.check_receptions()
+    else:
+        with pytest.raises(Violation, match="began with 3, but 1 was granted"):
+            lans.ledger.check_receptions()

@@ -5,21 +5,28 @@ Each takes half a minute on an idle machine, so they run in `make soak` alone.
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from hubbub.limits import SMALL_STEP_ROWS
+from hubbub.pipeline import tables
 from hubbub.pipeline.java import find_java
 from hubbub.pipeline.session import cache_directory
+from hubbub.store.identity import Identity, encode_identity, identity_path
 from tests.integration.bus import IS_SOAK, fresh_place, payloads, take, wait_until
 from tests.integration.link_probe import free_port
-from tests.unit.pipeline.recording import Recording
+from tests.spark.recording import Recording as SparkRecording
+from tests.spark.rows import event, message
+from tests.unit.pipeline.recording import RECORDER, START_NS, Recording
 
 pytestmark = [
     pytest.mark.soak,
@@ -30,6 +37,9 @@ pytestmark = [
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 HOME = Path(pyspark.__file__).parent
 DEADLINE_S = 240.0  # Of what takes ten seconds on an idle machine.
+FILES, FILE_ROWS = 8, 30_000
+SUBJECTS = ("/a", "/b", "/c", "/d")
+SENT = "data sent to Python workers"
 
 
 def spark_class(*arguments: str) -> list[str]:
@@ -88,10 +98,13 @@ def master(request: pytest.FixtureRequest) -> str:
     return address
 
 
-def hubbub(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of Hubbub's, as a person would."""
+def hubbub(
+    *arguments: str, cwd: Path, settings: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of Hubbub's, as a person would, perhaps with settings of Spark's own."""
+    environment = {**os.environ} | ({"SPARK_CONF_DIR": str(settings)} if settings else {})
     return subprocess.run(
-        [sys.executable, "-m", "hubbub", *arguments],
+        [sys.executable, "-m", "hubbub", *arguments], env=environment,
         cwd=cwd, capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
 
@@ -163,19 +176,97 @@ def test_spark_submit_runs_a_command(standalone: str, tmp_path: Path) -> None:
     assert "nothing missing, nothing twice, in order" in done.stdout
 
 
-def test_tables_are_made_and_a_recording_is_checked_on_a_cluster(
-    master: str, tmp_path: Path
+def large_recording(store: Path) -> None:
+    """Write so many rows that no step is small: with losses, duplicates and bad ones."""
+    draw = random.Random(3)
+    rows = [
+        message(n, n // len(SUBJECTS) + 1, subject=SUBJECTS[n % len(SUBJECTS)])
+        for n in range(FILES * FILE_ROWS)
+    ]
+    rows = [row for row in rows if draw.random() > 0.001]
+    assert len(rows) > SMALL_STEP_ROWS
+    twice = [row | {"recorder": "two", "offset": row["offset"] + len(rows) * 2} for row in rows]
+    for bad in draw.sample(rows, 20):
+        bad["sequence"] = 0
+    recording = SparkRecording(store)
+    identity_path(store).write_bytes(encode_identity(Identity(RECORDER, START_NS)))
+    for first in range(0, len(rows), FILE_ROWS):
+        recording.add(rows[first : first + FILE_ROWS])
+    recording.add(draw.sample(twice, 2000))
+    told = [event(n, "GapAbandoned", first_sequence=n, last_sequence=n) for n in range(500)]
+    recording.add(told, "events")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a large recording, and the tables that Spark makes of it in one Java."""
+    folder = tmp_path_factory.mktemp("large")
+    large_recording(folder / "store")
+    made = hubbub("pipeline", "run", "store", "--out", "tables", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def write_settings(folder: Path) -> Path:
+    """Let Spark wait for both workers, and write down who did what; return where it says so."""
+    (folder / "events").mkdir(parents=True)
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{DEADLINE_S:.0f}s",
+    }
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    return folder
+
+
+def tasks_with_workers(settings: Path) -> list[Counter[str]]:
+    """Count, for each stage in which workers of Python had something to do, who did its tasks."""
+    stages: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for log in sorted((settings / "events").rglob("events_*")):
+        for told in map(json.loads, log.read_text().splitlines()):
+            if told["Event"] != "SparkListenerTaskEnd":
+                continue
+            task = told["Task Info"]
+            sent = [one for one in task["Accumulables"] if one.get("Name") == SENT]
+            if told["Task End Reason"]["Reason"] == "Success" and sent:
+                stages[told["Stage ID"]][task["Executor ID"]] += 1
+    return list(stages.values())
+
+
+def test_both_workers_digest_and_the_tables_are_those_of_one_machine(
+    master: str, large: Path, tmp_path: Path
 ) -> None:
-    """The commands of the guide, word for word but for the master."""
+    settings = write_settings(tmp_path / "settings")
+    arguments = ("pipeline", "run", str(large / "store"), "--out", "tables", "--master", master)
+    made = hubbub(*arguments, cwd=tmp_path, settings=settings)
+    assert (made.returncode, made.stderr) == (0, "")
+    digested = tasks_with_workers(settings)
+    assert digested[0].total() == 8  # Of files: four tasks for each processor.
+    assert all(sorted(count) == ["0", "1"] for count in digested), digested
+    for name, shape in tables.SHAPES.items():
+        here, there = (
+            tables.read(folder / "tables", name).sort_by([(key, "ascending") for key in shape.keys])
+            for folder in (large, tmp_path)
+        )
+        assert there.equals(here), name
+    made_of = {name: tables.read(tmp_path / "tables", name).num_rows for name in tables.SHAPES}
+    assert made_of["messages"] > SMALL_STEP_ROWS
+    assert (made_of["quarantine"], made_of["late"]) == (20, 0)
+    assert made_of["gaps"] > 100
+    assert sum(tables.read(tmp_path / "tables", "topic_health")["duplicates"].to_pylist()) > 1900
+
+
+def test_a_recording_is_checked_on_a_cluster(master: str, tmp_path: Path) -> None:
+    """The command of the guide, word for word but for the master."""
     recording = Recording(tmp_path / "store")
     for _ in range(4):
         recording.add("/a", *(b"%d" % i for i in range(50)))
         recording.roll()
     recording.close()
     recording.convert(9)
-    made = hubbub("pipeline", "run", "store", "--out", "tables", "--master", master, cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
-    assert len(list((tmp_path / "tables" / "topic_health").rglob("*.parquet"))) > 0
     checked = hubbub("pipeline", "check", "store", "--master", master, cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr
     assert checked.stdout == "store: nothing missing, nothing twice, in order\n"

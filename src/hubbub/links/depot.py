@@ -19,26 +19,34 @@ Everything is called under the channel's lock, but for `resolve` of what lies in
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from struct import Struct, error
 from typing import Any, Final
 
 from hubbub.errors import LinkError
 from hubbub.limits import (
+    BLOCK_BYTES_MAX,
     MS,
     SECOND,
     STORE_BYTES_MAX,
     STORE_PATIENCE,
     STORE_WARM_BYTES,
 )
-from hubbub.links.arena import SLOT_ALIGNMENT_BYTES, Arena, Store, StoreStatistics
+from hubbub.links.arena import (
+    SLOT_ALIGNMENT_BYTES,
+    Arena,
+    Block,
+    Store,
+    StoreStatistics,
+    block_bytes,
+)
 from hubbub.links.local import LocalLink, Note
 from hubbub.links.mapping import Mapping
 from hubbub.links.onward import READER_SLOTS_MAX, Onward
 from hubbub.links.returns import RETURNS, ReturnBox, Returns
 from hubbub.protocol.burst import Pipes
-from hubbub.wire.batch import decode_reference, encode_reference
+from hubbub.wire.batch import Reference, decode_references, encode_parts
 
 MAPPINGS_MAX: Final = 64  # Of one peer.
 PINNED_BYTES_MAX: Final = STORE_BYTES_MAX // 2  # Of one peer; beyond it payloads are copied.
@@ -49,7 +57,9 @@ _LOOK_AGAIN: Final = 10 * MS
 _LOOK_SOON: Final = 2 * MS  # So soon for what was handed on, then after twice as long, until
 _LOOK_SELDOM: Final = 100 * MS  # so seldom: our writer must not take us for one that holds on.
 
-_NOWHERE: Final = (-1, 0, 0)
+_NOWHERE: Final = (-1, 0, 0, 0)
+Slot = tuple[Mapping, int, list[tuple[int, int]]]  # Its offset, and those and the sizes in it.
+
 _HEAD: Final = Struct("!BIQ")  # What it says, an arena, its size.
 _OFFER: Final = 1
 _TAKEN: Final = 2
@@ -126,9 +136,12 @@ class Depot:
 
     # Writing.
 
-    def refer(self, payload: bytes, route: Pipes) -> bytes | None:
-        """Put a payload where all these readers find it; None: it must be sent as it is."""
-        store, readers = self._store, self._readers
+    def refer(self, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+        """Put payloads where all these readers find them, as many as lie together.
+
+        None of them, from the first on: there is no room, and they must be sent as they are.
+        """
+        readers = self._readers
         for key in route:
             reader = readers.get(key) or self._reader_of(key)
             returns = reader.returns
@@ -136,21 +149,29 @@ class Depot:
             if returns is not None and returns.has_some():
                 self._collect(key, reader)
             if reader.has_refused or self._is_loaded(key):
-                return None
-        if self._onward is not None and (handed := self._hand_on(self._onward, payload, route)):
+                return []
+        if self._onward is not None and (handed := self._hand_on(self._onward, payloads, route)):
             return handed
-        if not store.has_slot(len(payload)):
-            self.collect()  # Of readers of other messages.
-        reference = store.put(payload, route)
-        if reference is None or store.bytes_in_use > _FULL_BYTES:
-            self._note_full()
-        if reference is None:
-            return None
-        if not self._show(reference.arena, route):
+        block = self._copy(payloads[: _count_together(payloads)], route)
+        if block is None:
+            return []
+        if not self._show(block.arena, route):
             for key in route:
-                store.release(key, [reference[:2]])
-            return None
-        return encode_reference(*reference)
+                self._store.release(key, [block[:2]])
+            return []
+        return encode_parts(*block)
+
+    def _copy(self, payloads: Sequence[bytes], route: Pipes) -> Block | None:
+        """Copy payloads into one slot, at least the first of them; None: there is no room."""
+        store = self._store
+        if not store.has_slot(block_bytes(payloads)):
+            self.collect()  # Of readers of other messages.
+        block = store.put(payloads, route)
+        if block is None and len(payloads) > 1:
+            block = store.put(payloads[:1], route)
+        if block is None or store.bytes_in_use > _FULL_BYTES:
+            self._note_full()
+        return block
 
     def _show(self, number: int, route: Pipes) -> bool:
         """See to it that readers have an arena; False: at least one has not, for now."""
@@ -161,16 +182,16 @@ class Depot:
                 return False
         return True
 
-    def _hand_on(self, onward: Onward, payload: bytes, route: Pipes) -> bytes | None:
-        """Refer to a payload where it lies already; None: it must be copied."""
-        place = onward.put(payload, route)
-        if place is None:
-            return None
-        if not self._show(place[0], route):
+    def _hand_on(self, onward: Onward, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+        """Refer to payloads where they lie already; none: they must be copied."""
+        number, slot, places = onward.put(payloads, route)
+        if not places:
+            return []
+        if not self._show(number, route):
             for key in route:
-                onward.release(key, [place])
-            return None
-        return encode_reference(*place, len(payload))
+                onward.release(key, [(number, slot)])
+            return []
+        return encode_parts(number, slot, places)
 
     def _is_loaded(self, key: bytes) -> bool:
         """Tell whether a reader has as many slots as it could give back at once."""
@@ -294,22 +315,13 @@ class Depot:
             return None
         # All before any: a view that goes again gives its slot back, and a repair of the frame
         # would find there what was written since.
-        mappings, mapping, latest = writer.mappings, None, -1
-        runs: list[tuple[Mapping, list[tuple[int, int]]]] = []
-        for packed in references:
-            number, offset, size_bytes = decode_reference(packed) or _NOWHERE
-            if number != latest or mapping is None:
-                mapping, latest = mappings.get(number), number
-                if mapping is not None:
-                    places: list[tuple[int, int]] = []
-                    runs.append((mapping, places))
-            if mapping is None or not mapping.holds(offset, size_bytes):
-                self.refused += 1
-                return None
-            places.append((offset, size_bytes))
-        if len(runs) == 1:
-            return _make_payloads(*runs[0])
-        return [payload for run in runs for payload in _make_payloads(*run)]
+        slots = _sort_by_slot(writer.mappings, decode_references(references) or [_NOWHERE])
+        if slots is None:
+            self.refused += 1
+            return None
+        if len(slots) == 1:
+            return _make_payloads(*slots[0])
+        return [payload for slot in slots for payload in _make_payloads(*slot)]
 
     # Both.
 
@@ -508,8 +520,38 @@ class Depot:
             self.forget_writer(key)
 
 
-def _make_payloads(mapping: Mapping, places: list[tuple[int, int]]) -> list[Any]:
+def _count_together(payloads: Sequence[bytes]) -> int:
+    """Return how many payloads, from the first on, share a slot."""
+    count = room_bytes = 0
+    for payload in payloads:
+        room_bytes += len(payload)
+        if count and room_bytes > BLOCK_BYTES_MAX:
+            break
+        count += 1
+    return count
+
+
+def _sort_by_slot(mappings: dict[int, Mapping], references: list[Reference]) -> list[Slot] | None:
+    """Say which mapping holds what, slot by slot; None: at least one reference leads nowhere."""
+    slots: list[Slot] = []
+    latest: tuple[int, int] | None = None
+    end = 0
+    for number, offset, size_bytes, slot in references:
+        if (number, slot) != latest:
+            mapping, latest, end = mappings.get(number), (number, slot), slot
+            if mapping is None:
+                return None
+            places: list[tuple[int, int]] = []
+            slots.append((mapping, slot, places))
+        if offset < end or not slots[-1][0].holds(offset, size_bytes):
+            return None
+        end = offset + size_bytes
+        places.append((offset, size_bytes))
+    return slots
+
+
+def _make_payloads(mapping: Mapping, slot: int, places: list[tuple[int, int]]) -> list[Any]:
     """Make views of what lies there, or copies where too much is held already."""
     if mapping.pinned_bytes > PINNED_BYTES_MAX:
-        return [mapping.read(*place) for place in places]
-    return mapping.lease_all(places)
+        return mapping.read_all(slot, places)
+    return mapping.lease_all(slot, places)

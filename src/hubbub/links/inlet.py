@@ -20,6 +20,7 @@ Received = tuple[bytes, int, Address]
 
 READS_MAX: Final = 16  # Reads of up to 64 KB from one socket before the others have their turn.
 SINGLE_READS: Final = 16
+RUNS_AT_ONCE: Final = 4
 ROUTES_MAX: Final = 4096
 
 _READ_BYTES: Final = 65_536
@@ -58,9 +59,15 @@ class Inlet:
         return received if self._faults is None else self._left_by_faults(received)
 
     def look(self) -> list[Received]:
-        """Read once where something came last; an empty list says nothing of other sockets."""
+        """Read where something came last; an empty list says nothing of other sockets.
+
+        Where it is a run of frames, more are likely there, and all that is done around a look
+        costs a quarter of what it takes to take one in.
+        """
         received: list[Received] = []
         self._read(*self._latest, 1, received)
+        if received and received[0][1]:
+            self._read(*self._latest, RUNS_AT_ONCE - 1, received)
         return received if self._faults is None else self._left_by_faults(received)
 
     def advance(self, now: int) -> list[Received]:

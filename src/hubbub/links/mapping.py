@@ -20,7 +20,7 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from hubbub.errors import LinkError
@@ -85,33 +85,48 @@ class Mapping:
             self._close_descriptor()
             raise
 
-    def lease(self, offset: int, size_bytes: int) -> memoryview | None:
-        """Return a read-only view whose end is appended to `released`; None if out of bounds."""
-        return self.lease_all([(offset, size_bytes)])[0] if self.holds(offset, size_bytes) else None
+    def lease_all(self, slot: int, places: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Return read-only views of ranges that it `holds`, all of one slot.
 
-    def lease_all(self, places: Iterable[tuple[int, int]]) -> list[memoryview]:
-        """Return such views of ranges that it `holds`."""
+        The slot is appended to `released` when the last view, or what was made of it, has gone.
+        """
+        lease = self._lease(slot, places)
+        if len(places) == 1 and places[0][0] == slot:
+            return [_view(lease)]
+        if not self.may_be_handed_on:
+            whole = _view(lease)
+            return [whole[at - slot : at - slot + size_bytes] for at, size_bytes in places]
+        # Who hands on must know where each of them lies, which a slice does not tell.
+        return [_view(self._part(lease, *place)) for place in places]
+
+    def _lease(self, slot: int, places: Sequence[tuple[int, int]]) -> "Lease":
         pages = self._pages
         assert pages is not None
-        views, address = [], pages.address
-        for offset, size_bytes in places:
-            lease = _lease_at(address + offset)
-            lease.pages = pages
-            lease.offset = offset
-            lease.size_bytes = size_bytes
-            self.pinned_bytes += size_bytes
-            lease.mapping = self
-            views.append(memoryview(lease)[:size_bytes].toreadonly())
-        return views
+        lease = _lease_at(pages.address + slot)
+        lease.pages = pages
+        lease.offset = slot
+        lease.size_bytes = sum(places[-1]) - slot
+        lease.whole = None
+        self.pinned_bytes += lease.size_bytes
+        lease.mapping = self
+        return lease
 
-    def read(self, offset: int, size_bytes: int) -> bytes | None:
-        """Return a copy and release the slot at once; None if out of bounds."""
+    @staticmethod
+    def _part(whole: "Lease", offset: int, size_bytes: int) -> "Lease":
+        part = _lease_at(whole.pages.address + offset)
+        part.mapping = None
+        part.whole = whole
+        part.offset = offset
+        part.size_bytes = size_bytes
+        return part
+
+    def read_all(self, slot: int, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return copies of ranges that it `holds`, and release their slot at once."""
         pages = self._pages
-        if pages is None or not self.holds(offset, size_bytes):
-            return None
-        payload = ctypes.string_at(pages.address + offset, size_bytes)
-        self.released.append((self.number, offset))
-        return payload
+        assert pages is not None
+        payloads = [ctypes.string_at(pages.address + at, size_bytes) for at, size_bytes in places]
+        self.released.append((self.number, slot))
+        return payloads
 
     def retire(self) -> None:
         """Give back at once what readers of ours have: it is never written again."""
@@ -170,13 +185,14 @@ class Lease(ctypes.Array[_Byte]):
 
     _type_ = _Byte
     _length_ = ARENA_BYTES_MAX
-    __slots__ = ("mapping", "offset", "pages", "size_bytes")
+    __slots__ = ("mapping", "offset", "pages", "size_bytes", "whole")
     __hash__ = object.__hash__  # Or views of it had no hash, unlike those of `bytes`.
 
     mapping: Mapping | None  # None: nothing is to be given back any more.
     pages: _Pages
     offset: int
     size_bytes: int
+    whole: "Lease | None"  # Of the slot that this is a part of, which goes with the last of them.
 
     def give_back(self) -> None:
         """Tell that the slot is not needed any more; a second call does nothing."""
@@ -191,6 +207,10 @@ class Lease(ctypes.Array[_Byte]):
 
 
 _lease_at: Final = Lease.from_address
+
+
+def _view(lease: Lease) -> memoryview:
+    return memoryview(lease)[: lease.size_bytes].toreadonly()
 
 
 def map_sealed(fileno: int, size_bytes: int) -> _Pages:

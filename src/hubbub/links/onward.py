@@ -17,7 +17,8 @@ the bounds is copied: a reader that stops keeps some slots of the writer, and no
 gives an arena up because of that, all we hold there is given back at once: it stays as it is.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
 from hubbub.links.arena import SLOT_ALIGNMENT_BYTES
@@ -28,16 +29,19 @@ READER_BYTES_MAX: Final = 16 << 20  # of one: twice what a writer has in use whi
 READER_SLOTS_MAX: Final = 4096
 ARENAS_MAX: Final = 24  # A reader maps only so many of one peer, and then takes none at all.
 
-Place = tuple[int, int]  # Arena and offset.
+Place = tuple[int, int]  # Arena and offset of a slot.
+Parts = tuple[int, int, list[tuple[int, int]]]  # Arena, slot, and offset and size of each payload.
+NOTHING: Final[Parts] = (-1, 0, [])
 
 
 class _Claims(dict[Place, Lease]):
     """What one reader has been given, by place; a lease ends with the last claim on it."""
 
-    __slots__ = ("size_bytes",)
+    __slots__ = ("again", "size_bytes")
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        self.again: dict[Place, int] = {}  # How often more: a frame each, and each is given back.
 
 
 class Onward:
@@ -51,45 +55,44 @@ class Onward:
         self.bytes_in_use = 0  # What several readers have counts several times.
         self.messages = 0
 
-    def put(self, payload: bytes | memoryview, readers: Collection[bytes]) -> Place | None:
-        """Let readers have a payload where it lies; None: it is not such a one, or too much is."""
-        lease = payload.obj if type(payload) is memoryview else None
-        mapping = lease.mapping if type(lease) is Lease else None
-        if mapping is None or not mapping.may_be_handed_on:
-            return None
-        assert isinstance(lease, Lease)
-        size_bytes, offset = lease.size_bytes, lease.offset
+    def put(self, payloads: Sequence[bytes | memoryview], readers: Collection[bytes]) -> Parts:
+        """Let readers have payloads where they lie, as many from the first on as share a slot.
+
+        None of them: they do not lie so, or too much of what does is held beyond.
+        """
+        whole = _whole_of(payloads[0])
+        mapping = None if whole is None else whole.mapping
+        if whole is None or mapping is None or not mapping.may_be_handed_on:
+            return NOTHING
         # Who gives back names whole pages.
-        if len(payload) != size_bytes or offset % SLOT_ALIGNMENT_BYTES:
-            return None
+        if whole.offset % SLOT_ALIGNMENT_BYTES:
+            return NOTHING
+        places = list(_places_in(whole, payloads))
         number = self._numbers.get(mapping)
         if number is None:
             if len(self.arenas) >= ARENAS_MAX:
-                return None
+                return NOTHING
             number = self._enter(mapping)
-        if self.bytes_in_use + len(readers) * size_bytes > ONWARD_BYTES_MAX:
-            return None
-        place = number, offset
-        for reader in readers:
-            if not self._may_have(reader, place, size_bytes):
-                return None
+        size_bytes, place = whole.size_bytes, (number, whole.offset)
+        is_too_much = self.bytes_in_use + len(readers) * size_bytes > ONWARD_BYTES_MAX
+        if not places or is_too_much or not all(map(self._has_room, readers, repeat(size_bytes))):
+            return NOTHING
         for reader in readers:
             claims = self._claims[reader]
-            claims[place] = lease
+            if place in claims:
+                claims.again[place] = claims.again.get(place, 0) + 1
+            claims[place] = whole
             claims.size_bytes += size_bytes
             self.bytes_in_use += size_bytes
-        self.messages += 1
-        return place
+        self.messages += len(places)
+        return number, whole.offset, places
 
-    def _may_have(self, reader: bytes, place: Place, size_bytes: int) -> bool:
+    def _has_room(self, reader: bytes, size_bytes: int) -> bool:
         claims = self._claims.get(reader)
         if claims is None:
             claims = self._claims[reader] = _Claims()
-        return (
-            place not in claims
-            and claims.size_bytes + size_bytes <= READER_BYTES_MAX
-            and len(claims) < READER_SLOTS_MAX
-        )
+        is_room = claims.size_bytes + size_bytes <= READER_BYTES_MAX
+        return is_room and len(claims) < READER_SLOTS_MAX
 
     def _enter(self, mapping: Mapping) -> int:
         number = self._numbers[mapping] = self._next_number()
@@ -105,7 +108,10 @@ class Onward:
         others: list[Place] = []
         size_bytes = 0
         for place in places:
-            lease = claims.pop(place, None)
+            more = claims.again.pop(place, 0) if claims.again else 0
+            if more > 1:
+                claims.again[place] = more - 1
+            lease = claims.get(place) if more else claims.pop(place, None)
             if lease is None:
                 others.append(place)
             else:
@@ -148,3 +154,22 @@ class Onward:
     def leases(self) -> list[Lease]:
         """Return all that is held."""
         return [lease for claims in list(self._claims.values()) for lease in list(claims.values())]
+
+
+def _whole_of(payload: bytes | memoryview) -> Lease | None:
+    """Return the lease of the slot that a payload lies in; None: it lies in none."""
+    lease = payload.obj if type(payload) is memoryview else None
+    if type(lease) is not Lease:
+        return None
+    return lease if lease.whole is None else lease.whole
+
+
+def _places_in(whole: Lease, payloads: Sequence[bytes | memoryview]) -> Iterator[tuple[int, int]]:
+    """Say where payloads lie, as long as they lie in this slot and are all that was put there."""
+    for payload in payloads:
+        lease = payload.obj if type(payload) is memoryview else None
+        if type(lease) is not Lease or (lease is not whole and lease.whole is not whole):
+            return
+        if len(payload) != lease.size_bytes:
+            return
+        yield lease.offset, lease.size_bytes

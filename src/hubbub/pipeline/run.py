@@ -18,7 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hubbub.errors import ConfigurationError
+from hubbub.errors import ConfigurationError, HubbubError
 from hubbub.limits import (
     CHECKPOINT_INTERVAL_S,
     SECOND,
@@ -129,6 +129,7 @@ class Pipeline:
         self._stepping = threading.Lock()
         self._signals: Signals | None = None
         self._is_ending = False
+        self._refused: HubbubError | None = None
         # A run that was killed before its first commit must come again under the same name.
         self._reader = f"pipeline-{sha1(str(tables.absolute()).encode()).hexdigest()[:12]}"
         self._recorder = _recorder_of(store)
@@ -200,7 +201,7 @@ class Pipeline:
                 time.sleep(_LOOK_S)
                 self._idle()
             if (error := query.exception()) is not None:
-                raise error
+                raise self._refused or error
         finally:
             with self._stepping:  # A step that has begun is brought to its end.
                 self._is_ending = True
@@ -249,7 +250,11 @@ class Pipeline:
                     # Not to return: Spark would believe that the step was done.
                     raise InterruptedError("the run is ending")
                 if number > self._state.get("batch", -1):
-                    self._take(number, is_live=is_live)
+                    try:
+                        self._take(number, is_live=is_live)
+                    except HubbubError as error:
+                        self._refused = error  # Spark would tell it as a screen of its own.
+                        raise
 
         writer = given.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
         if is_live:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hubbub.errors import StoreError
 from hubbub.pipeline.files import count_rows, hours_of, read, write, write_by, write_hours
 from hubbub.pipeline.merging import gaps, health, periods, runs, settling
 from hubbub.pipeline.merging.groups import UNKNOWN, nanoseconds, numbers, united
@@ -57,6 +58,11 @@ class Counts(NamedTuple):
     duplicates: int = 0
     quarantined: int = 0
     late: int = 0
+
+    @property
+    def by_table(self) -> dict[str, int]:
+        """Return how many rows each table gets that has a row for a row."""
+        return {"messages": self.messages, "quarantine": self.quarantined}
 
 
 class Outcome(NamedTuple):
@@ -120,6 +126,7 @@ class Step:
         if not self._is_live:
             self._files["late"] = []  # They are among the messages now.
         self._settle()
+        self._check_written()
         return Outcome(self._files, self._counts, self._newest_ns)
 
     def _take_rows(self) -> None:
@@ -147,6 +154,19 @@ class Step:
             self._rows.find_bad()
             self._changes.add("bad")
             self._digest({"quarantined"} & self._setup.digests)
+
+    def _check_written(self) -> None:
+        """Refuse what does not balance: Arrow has counted the rows that Spark has written."""
+        for table, counted in self._counts.by_table.items():
+            if table not in self._files:
+                continue  # Nobody wants it.
+            written = sum(map(count_rows, self._staged.get(table, [])))
+            if written != counted:
+                raise StoreError(
+                    f"{written} rows of {table} were written, but {counted} were counted: nothing"
+                    " of this step was committed, and the tables are as they were; run it again,"
+                    " and if that does not help, `hubbub store verify` the recording"
+                )
 
     def _digest(self, names: set[str]) -> None:
         self._values |= self._rows.digest(self._changing(names))

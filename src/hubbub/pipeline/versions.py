@@ -103,7 +103,7 @@ class Versions:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only run that writes here; remove what a killed one has left."""
+        """Be the only run that writes here; tidy up after one that was killed."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / ".lock").open("w") as lock:
             try:
@@ -111,6 +111,9 @@ class Versions:
             except BlockingIOError:
                 raise ConfigurationError(f"{self.root} is written by another run") from None
             self.clean()
+            if (current := self.current) is not None:  # Who was killed may have shown none yet.
+                for table in sorted(one.name for one in current.iterdir() if one.is_dir()):
+                    self._show(table)
             yield
 
     def clean(self) -> None:

@@ -57,6 +57,7 @@ from hubbub.wire.header import (
     MEMBERS,
     NO_INDEX,
     OPEN_BITMAP,
+    PREFIX_BYTES,
     REFERS,
     RESPONSE,
     SEALED,
@@ -392,12 +393,23 @@ class Core:
         if not size:
             endpoint.drops["short"] += 1
         end = 0
+        if segment_bytes and (peer := self.express.train_of(buffer, source)) is not None:
+            end = step * self._take_train(now, peer, buffer, 0, 0, step)
         while (start := end) < size:
             end = min(start + step, size)
             peer = self._receive_frame(now, buffer, start, end, source)
-            if peer is not None and end + step < size:  # A piece of a large message that is for us.
-                end += step * self.incoming.take_train(now, peer, buffer, start, step)
-                self._watch_streams(peer)
+            if peer is not None and end + step <= size:  # Of a large message that is for us.
+                end += step * self._take_train(now, peer, buffer, start, end, step)
+
+    def _take_train(
+        self, now: int, peer: Peer, buffer: bytes, like: int, start: int, step: int
+    ) -> int:
+        """Take pieces of a large message whose headers begin as the one at `like`."""
+        prefix = buffer[like : like + PREFIX_BYTES]
+        count = self.incoming.take_train(now, peer, prefix, buffer, start, step)
+        if count:
+            self._watch_streams(peer)
+        return count
 
     def _receive_frame(
         self, now: int, buffer: bytes, start: int, end: int, source: Address
@@ -450,6 +462,8 @@ class Core:
             is_plain = is_for_us and header.flags in _PLAIN
             if is_plain and end - start == len(buffer):
                 self._open_lane(peer, header, buffer, start, source)
+            elif is_plain and kind == SEGMENT:
+                self.express.open_train(buffer, start, peer, source)
             return peer if is_for_us and kind == SEGMENT else None
         self._take_control(now, peer, header, buffer, start, end)
         return None

@@ -44,10 +44,11 @@ class Lane(NamedTuple):
 class Express:
     """The lanes of one core."""
 
-    __slots__ = ("lanes",)
+    __slots__ = ("lanes", "trains")
 
     def __init__(self) -> None:
         self.lanes: dict[bytes, Lane] = {}
+        self.trains: dict[bytes, tuple[Peer, Address]] = {}  # Of plain pieces of large messages.
 
     def open(
         self, buffer: bytes, start: int, peer: Peer, receiver: Receiver, source: Address,
@@ -60,10 +61,28 @@ class Express:
         link = receiver.way.link
         self.lanes[prefix] = Lane(peer, receiver, source, crc32(prefix), link, refers)
 
+    def open_train(self, buffer: bytes, start: int, peer: Peer, source: Address) -> None:
+        """Remember the prefix of a plain piece of a large message that was for us."""
+        if len(self.trains) >= _LANES_MAX:
+            self.trains.clear()
+        self.trains[buffer[start : start + PREFIX_BYTES]] = peer, source
+
+    def train_of(self, buffer: bytes, source: Address) -> Peer | None:
+        """Return whose pieces a burst begins with, if others like them went the ordinary way.
+
+        To send the first frame of each burst that way, too, made it 2.3 us a frame instead of 1.85.
+        """
+        peer, known_source = self.trains.get(buffer[:PREFIX_BYTES], (None, None))
+        if peer is None or known_source != source or peer.joining or peer.lost_ns is not None:
+            return None
+        return peer
+
     def close(self) -> None:
         """Forget all lanes: something they stand for has changed."""
         if self.lanes:
             self.lanes.clear()
+        if self.trains:
+            self.trains.clear()
 
     def take(self, now: int, buffer: bytes, source: Address, received_ns: int) -> Delivery | None:
         """Take a frame if it is the very next of its stream; None: it must go the ordinary way."""

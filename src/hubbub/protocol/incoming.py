@@ -43,6 +43,7 @@ from hubbub.wire.header import (
     Header,
     read_stream,
 )
+from hubbub.wire.train import read_time
 from hubbub.wire.wishes import ALL_STREAMS
 
 _EARLY_BYTES_MAX = 1 << 20
@@ -133,17 +134,21 @@ class Incoming:
             self._plan_status(now, peer, receiver, header.flags & 1 != 0)
         return is_for_us
 
-    def take_train(self, now: int, peer: Peer, buffer: bytes, start: int, step: int) -> int:
-        """Take the pieces of a large message that follow the one at `start`; return how many.
+    def take_train(
+        self, now: int, peer: Peer, prefix: bytes, buffer: bytes, start: int, step: int
+    ) -> int:
+        """Take the pieces of a large message from the frame at `start` on; return how many.
 
+        Their headers begin with `prefix`, which is that of frames of this peer for us.
         At 14 us a frame one by one, large messages in frames of an Ethernet came at 90 MB/s.
         """
-        receiver = peer.incoming.get(read_stream(buffer, start))
+        receiver = peer.incoming.get(read_stream(prefix, 0))
         if receiver is None or self.is_suspended:
             return 0
-        count, sent_us = receiver.accept_train(buffer, start, step)
+        count = receiver.accept_train(prefix, buffer, start, step)
         if count:
-            receiver.echo_us, receiver.echo_ns = sent_us, now
+            peer.heard_ns = receiver.echo_ns = now
+            receiver.echo_us = read_time(buffer, start + (count - 1) * step)
             if receiver.is_reliable:
                 self._plan_status(now, peer, receiver, is_asked=False)
         return count

@@ -237,23 +237,27 @@ class Receiver:
             topic.lose(segment.sequence, 1, "no_memory", received_ns, out)
         return True
 
-    def accept_train(self, buffer: bytes, start: int, step: int) -> tuple[int, int]:
-        """Take the pieces of a large message that follow the one at `start`, taken already.
+    def accept_train(self, prefix: bytes, buffer: bytes, start: int, step: int) -> int:
+        """Take the pieces of a large message from the frame at `start` on; return how many.
 
-        Return how many were the very next ones, and when the last was sent. The piece that
-        completes the message is never one of them.
+        Only the very next ones are taken, and only if their headers begin with these bytes, of
+        which the caller knows what they mean. The piece that completes the message is never one of
+        them, nor is the first that came of it.
         """
-        first = train.read_first(buffer, start)
+        first = train.read_piece(buffer, start)
         partial = self.reassembly.partials.get((first.topic, first.message))
-        if partial is None or self.next != first.frame + 1 or not self._is_calm():
-            return 0, 0
-        room = partial.room_behind(first, step - HEADER_BYTES - SEGMENT_HEAD_BYTES)
-        count = min((len(buffer) - start) // step - 1, room)
-        count, sent_us = train.take(buffer, start, step, first, count, partial.buffer)
+        if partial is None or self.next != first.frame or not self._is_calm():
+            return 0
+        room = partial.room_from(first, step - HEADER_BYTES - SEGMENT_HEAD_BYTES)
+        count = min((len(buffer) - start) // step, room)
+        pieces = train.take(prefix, buffer, start, first, count) if count else ()
+        count = len(pieces)
+        if not count:
+            return 0
         self.next += count
-        partial.mark(first.offset // first.stride + 1, count, self.next - 1)
+        partial.add_train(first.offset, pieces, self.next - 1)
         self.fresh_bytes += count * (step - HEADER_BYTES + FRAME_COST_BYTES)
-        return count, sent_us
+        return count
 
     def pass_by(
         self, now: int, sequence: int, size_bytes: int, received_ns: int, out: list[Delivery]

@@ -260,7 +260,8 @@ class Sender:
     def _train(self, now: int) -> Burst | None:
         """Make a burst of pieces of a large message alone; None: what is next takes its turn.
 
-        What the loop over single frames would make of them, at 3 us a frame instead of 10.
+        What the loop over single frames would make of them, at 1.7 us a frame instead of 10. The
+        last piece of a message, which is shorter, ends the burst if there is room.
         """
         framer, flow, cache = self.framer, self.flow, self.cache
         if (
@@ -280,20 +281,20 @@ class Sender:
         cut = framer.cut_train(now, count)
         if cut is None:
             return None
-        large, pieces = cut
-        about = large.topic.number, large.sequence, large.published_ns, len(large.payload)
+        topic, pieces = cut
         first, sent_us = self.next_sequence, now // US & 0xFFFF_FFFF
-        shared = self._prefix(SEGMENT, 0, large.topic.addressed)
-        buffers, heads = train.make(
-            shared, first, self.packet_numbers, sent_us, about, large.stride, pieces
-        )
-        bodies: list[Body] = [(head, data) for head, (_, data) in zip(heads, pieces, strict=True)]
-        self.next_sequence += len(bodies)
-        self.position = cache.add_train(now, first, self.position, bodies)
-        self.frames_sent += len(bodies)
+        shared = self._prefix(SEGMENT, 0, topic.addressed)
+        buffers: list[bytes | memoryview] = [
+            train.make(shared, first, self.packet_numbers, sent_us, pieces)
+        ]
+        self.next_sequence += pieces.frames
+        self.position = cache.add_train(now, first, self.position, pieces)
+        self.frames_sent += pieces.frames
         flow.unblocked()
         self._tail_interval_ns = TAIL_HEARTBEAT
         self.tail_ns = now + TAIL_HEARTBEAT
+        if pieces.frames < count:
+            buffers += self._emit(now, [self._number(now, *framer.cut_end())], 0, None).buffers
         return Burst(framer.destination, buffers, frame_bytes)
 
     def _may_frame(self, now: int) -> bool:
@@ -339,7 +340,7 @@ class Sender:
         assert self.cache is not None and self.flow is not None
         frames: list[Numbered] = []
         for sequence in list(self.repairs):
-            body = self.cache.bodies.get(sequence)
+            body = self.cache.body_of(sequence) if sequence in self.cache else None
             if frames and body is not None and self._is_oversized(body):
                 break
             del self.repairs[sequence]
@@ -432,9 +433,7 @@ class Sender:
             for sequence in range(first, min(first + count, self.next_sequence)):
                 if state is None or sequence < state.from_frame:
                     skipped.append(sequence)
-                elif sequence not in self.cache.bodies or key not in self.referred.get(
-                    sequence, (key,)
-                ):
+                elif sequence not in self.cache or key not in self.referred.get(sequence, (key,)):
                     gone.append(sequence)
                 elif share > 0 and self.repair_bytes < budget_bytes:
                     share -= self._queue_repair(now, sequence)
@@ -448,7 +447,7 @@ class Sender:
         linger_ns = GRTT_FLOOR if len(self.flow.receivers) == 1 else self.flow.grtt_ns
         if now - self.repaired_ns.get(sequence, -linger_ns) < linger_ns:
             return 0  # It is on its way.
-        size = body_bytes(self.cache.bodies[sequence])
+        size = body_bytes(self.cache.body_of(sequence))
         self.repairs[sequence] = None
         self.repair_bytes += size
         return size
@@ -490,11 +489,9 @@ class Sender:
     def position_of(self, sequence: int) -> int:
         """Return where a frame begins in the stream; of one that is gone, where the oldest does."""
         assert self.cache is not None
-        known = self.cache.positions
-        if sequence in known:
-            return known[sequence]
-        if self.cache.first is not None and sequence < self.cache.first:
-            return known[self.cache.first]
+        first = self.cache.first
+        if first is not None and sequence < self.cache.end:
+            return self.cache.position_of(max(sequence, first))
         return self.position
 
     def remind(self, now: int) -> None:

@@ -107,7 +107,7 @@ class Journal:
             for cache in outgoing.caches:
                 _cache.debug(
                     "%s: %d frames, %d bytes from frame %s, %d evicted", self._link.channel,
-                    len(cache.bodies), cache.size_bytes, cache.first, cache.evicted,
+                    len(cache), cache.size_bytes, cache.first, cache.evicted,
                 )  # fmt: skip
         if _segments.isEnabledFor(logging.DEBUG):
             budget = self._core.incoming.budget

@@ -7,7 +7,7 @@ while the machines run, so that memory cannot grow between two looks unseen.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -165,8 +165,12 @@ class Ledger:
     def unsubscribed(self, node: "SimulatedNode") -> None:
         """End the receptions that no pattern of the node covers any more."""
         self.world.note(node.index, "unsubscribe")
+        self._end_receptions(node, node.patterns)
+
+    def _end_receptions(self, node: "SimulatedNode", patterns: Iterable[str]) -> None:
+        wanted = _matcher_of(tuple(patterns))
         for key in [key for key in self.receptions if key[0] is node]:
-            if not self.is_subscribed(node, key[1][2]):
+            if not wanted.match(key[1][2]):
                 self.ended.append((*key, self.receptions.pop(key)))
                 if self.trace is not None:
                     self.trace.ended(*key)

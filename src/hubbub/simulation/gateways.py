@@ -44,12 +44,18 @@ class FarLedger(Ledger):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._dead_ports: set[Source] = set()
+        self._deaths_ns: list[int] = []
 
     def removed(self, node: SimulatedNode) -> None:
         """Stop expecting anything of a node."""
         super().removed(node)
         if isinstance(node, PortNode):
             self._dead_ports.add(node.source)
+            self._deaths_ns.append(self.world.now)
+
+    def asked(self, node: "PortNode", patterns: frozenset[str]) -> None:
+        """Note what a gateway wants on a LAN by now: what it wants again later begins anew."""
+        self._end_receptions(node, sorted(patterns))
 
     def _take_gap(self, node: SimulatedNode, gap: GapAbandoned) -> None:
         if self.may_gateways_miss and isinstance(node, PortNode):
@@ -68,7 +74,15 @@ class FarLedger(Ledger):
             for node in self.nodes:
                 is_other = node is not publication.node
                 if is_other and self.is_subscribed(node, publication.topic.subject):
-                    yield publication, node, publication.first
+                    yield publication, node, self._owed(publication, node)
+
+    def _owed(self, publication: Publication, node: SimulatedNode) -> int:
+        """Say from where on; who had nothing yet when a gateway died cannot know what it missed."""
+        reception = self.reception(publication, node)
+        is_bereft = any(death_ns < reception.first_ns for death_ns in self._deaths_ns)
+        if reception.start is None or not (self.are_gaps_allowed and is_bereft):
+            return publication.first
+        return max(publication.first, reception.start)
 
 
 class PortNode(SimulatedNode):
@@ -84,6 +98,12 @@ class PortNode(SimulatedNode):
         count = super()._drain()
         self.after()
         return count
+
+    def withdraw(self, asked: frozenset[str]) -> None:
+        """Want just this from now on; what came before that is told first."""
+        super()._drain()
+        assert isinstance(self.ledger, FarLedger)
+        self.ledger.asked(self, asked)
 
 
 class SimulatedGateway:
@@ -151,7 +171,11 @@ class SimulatedGateway:
     def _look(self) -> None:
         self._is_looking = False
         if self.is_alive:
+            before = [port.asked for port in self.ports]
             self.relay.look(self.world.now)
+            for port, asked in zip(self.ports, before, strict=True):
+                if port.asked != asked:
+                    self._nodes[port].withdraw(port.asked)
             self._pump()
 
     def _sweep(self) -> None:

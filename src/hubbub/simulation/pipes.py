@@ -4,14 +4,14 @@ Both ends learn a little later that a pipe was opened or cut, each in its own ti
 way when a pipe is cut is gone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hubbub.limits import MS, US
 from hubbub.protocol.burst import ChosenPipes, FarPipes, Pipes
 from hubbub.protocol.delivery import LOCAL, TCP
 from hubbub.simulation.world import World
-from hubbub.wire.batch import decode_reference, encode_reference
+from hubbub.wire.batch import decode_references, encode_reference
 
 if TYPE_CHECKING:
     from hubbub.simulation.node import SimulatedNode
@@ -42,23 +42,23 @@ class PipeNetwork:
         self._latest: dict[tuple[bytes, bytes, str], int] = {}
         self._shared: dict[tuple[bytes, int], tuple[bytes, Pipes]] = {}
 
-    def refer(self, writer: bytes, payload: bytes, route: Pipes) -> bytes | None:
-        """Put a payload where the readers of a writer find it; now and then there is no room."""
-        if self.world.chance(0.1):
-            return None
-        number = len(self._shared)
-        self._shared[writer, number] = payload, route
-        self.world.counts["references"] += 1
-        return encode_reference(0, number, len(payload))
+    def refer(self, writer: bytes, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+        """Put payloads where the readers of a writer find them; now and then there is no room."""
+        references = []
+        for payload in payloads:
+            if self.world.chance(0.1):
+                break
+            number = len(self._shared)
+            self._shared[writer, number] = payload, route
+            self.world.counts["references"] += 1
+            references.append(encode_reference(0, number, len(payload)))
+        return references
 
     def resolve(self, reader: bytes, writer: bytes, references: list[bytes]) -> list[bytes] | None:
         """Find payloads; None: one was not for this reader."""
         payloads = []
-        for packed in references:
-            reference = decode_reference(packed)
-            payload, route = self._shared.get(
-                (writer, reference[1] if reference else -1), (b"", ())
-            )
+        for _, number, _, _ in decode_references(references) or [(0, -1, 0, 0)]:
+            payload, route = self._shared.get((writer, number), (b"", ()))
             if reader not in route:
                 return None
             payloads.append(payload)

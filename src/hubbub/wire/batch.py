@@ -8,7 +8,8 @@ one `unpack_from` a table takes it apart, whatever the number of messages:
     messages x u32 length, messages x u64 publish time in ns, payloads, padding
 
 With the flag REFERS each payload is a reference, {u32 arena, u64 offset, u64 size}, to memory that
-the sender shares with its receivers. Padding lets frames of one offloaded burst have the same size.
+the sender shares with its receivers; payloads that lie together in one slot add {u64 slot}, where
+it begins. Padding lets frames of one offloaded burst have the same size.
 A body without messages only declares. A SEGMENT body is {u32 topic, u64 sequence, u64 publish time,
 u64 total, u64 offset, u32 stride} and data.
 """
@@ -26,6 +27,7 @@ _HEAD: Final = Struct("!HHI")
 _RUN: Final = Struct("!IQI")
 _SEGMENT: Final = Struct("!IQQQQI")
 _REFERENCE: Final = Struct("!IQQ")
+_PART: Final = Struct("!IQQQ")
 _SINGLE: Final = Struct("!HHIIQIIQ")
 HEAD_BYTES: Final = _HEAD.size
 RUN_BYTES: Final = _RUN.size
@@ -35,6 +37,8 @@ TABLE_BYTES_PER_MESSAGE: Final = 12
 _SLICED_AT_ONCE: Final = 32
 
 Run = tuple[int, int, int]
+Place = tuple[int, int]  # Offset and size.
+Reference = tuple[int, int, int, int]  # Arena, offset, size, and where its slot begins.
 
 
 class Batch(NamedTuple):
@@ -203,10 +207,29 @@ def read_segment_run(head: bytes) -> bytes:
 
 
 def encode_reference(arena: int, offset: int, size_bytes: int) -> bytes:
-    """Make what stands for a payload that lies in shared memory."""
+    """Make what stands for a payload that lies in a slot of shared memory of its own."""
     return _REFERENCE.pack(arena, offset, size_bytes)
 
 
-def decode_reference(payload: bytes) -> tuple[int, int, int] | None:
-    """Return arena, offset and size of a payload that lies in shared memory."""
-    return _REFERENCE.unpack(payload) if len(payload) == _REFERENCE.size else None
+def encode_parts(arena: int, slot: int, places: Sequence[Place]) -> list[bytes]:
+    """Make what stands for payloads that lie together in one slot, each by offset and size."""
+    if len(places) == 1 and places[0][0] == slot:
+        return [encode_reference(arena, *places[0])]
+    pack = _PART.pack
+    return [pack(arena, offset, size_bytes, slot) for offset, size_bytes in places]
+
+
+def decode_references(payloads: Sequence[bytes]) -> list[Reference] | None:
+    """Return arena, offset, size and slot of what these stand for; None: they are malformed."""
+    if all(len(payload) == _PART.size for payload in payloads):
+        return list(_PART.iter_unpack(b"".join(payloads)))
+    found = []
+    for payload in payloads:
+        if len(payload) == _PART.size:
+            found.append(_PART.unpack(payload))
+        elif len(payload) == _REFERENCE.size:
+            arena, offset, size_bytes = _REFERENCE.unpack(payload)
+            found.append((arena, offset, size_bytes, offset))
+        else:
+            return None
+    return found

@@ -1,36 +1,37 @@
 """HOT. A train: pieces of one large message, in frames that follow each other and fill a burst.
 
-Their headers and heads differ in what counts up and in the checksum, and in nothing else. So a
-train is made and read by a loop of a few calls a frame: an Ethernet cuts a message of 1 MiB into
-hundreds of them.
+Their headers and heads differ in what counts up and in the checksum, and in nothing else. So all
+frames of a train are made and read field by field, each field of all of them by one call into C,
+and no Python runs a frame: an Ethernet cuts a message of 1 MiB into hundreds. A frame takes 1.3 us
+to make and 1.1 us to read, of which its checksum is 0.6.
 """
 
-from collections.abc import Iterator
-from struct import Struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, repeat
+from struct import Struct, pack
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.header import HEADER_BYTES, PREFIX_BYTES, Prefix
 
-_TAIL_AND_HEAD: Final = Struct("!QQIIQQQQI")
-_TAIL_BYTES: Final = 20
-_CHECKSUM: Final = Struct("!I")
-# Frame, packet, time, checksum; topic, message, publish time, total, offset, stride.
+_TAIL: Final = Struct("!QQI")  # Frame, packet, time.
+_SAME: Final = Struct("!IQQQ")  # Topic, message, publish time, total.
+_HEAD: Final = Struct(f"!{_SAME.size}sQI")  # These, offset, stride.
 _PIECE: Final = Struct("!QQIIIQQQQI")
-# Of these, what counts up: frame, time, checksum, offset.
-_COUNTED: Final = Struct("!Q8xII28xQ")
-_SAME_BYTES: Final = 28  # Topic, message, publish time, total.
-_SAME_OFFSET: Final = HEADER_BYTES
+_TIME: Final = Struct("!I")
+_TIME_OFFSET: Final = PREFIX_BYTES + 16
+_CUTTERS_MAX: Final = 128  # Of other sizes a peer may think up any number.
 
 assert _PIECE.size == HEADER_BYTES - PREFIX_BYTES + SEGMENT_HEAD_BYTES
+assert _HEAD.size == SEGMENT_HEAD_BYTES
 
 
 class Piece(NamedTuple):
     """One piece of a large message: where its frame is in the stream, and it in the message."""
 
     frame: int
-    sent_us: int
     topic: int
     message: int
     total: int
@@ -38,66 +39,106 @@ class Piece(NamedTuple):
     stride: int
 
 
+class Train(NamedTuple):
+    """Whole pieces of a message that follow each other."""
+
+    about: tuple[int, int, int, int]  # Topic, sequence, publish time and size of the message.
+    payload: bytes
+    stride: int
+    offset: int  # Of the first.
+    frames: int
+
+    @property
+    def body_bytes(self) -> int:
+        """The size of each frame's body."""
+        return SEGMENT_HEAD_BYTES + self.stride
+
+    def body(self, number: int) -> tuple[bytes, memoryview]:
+        """Make the body of one frame alone: its head, and the data."""
+        offset = self.offset + number * self.stride
+        data = memoryview(self.payload)[offset : offset + self.stride]
+        return _HEAD.pack(_SAME.pack(*self.about), offset, self.stride), data
+
+
+@lru_cache(_CUTTERS_MAX)
+def _sums(count: int) -> Struct:
+    return Struct("4s" * count)
+
+
+@lru_cache(_CUTTERS_MAX)
+def _pieces(stride: int, count: int) -> Struct:
+    return Struct(f"{stride}s" * count)
+
+
+@lru_cache(_CUTTERS_MAX)
+def _frames(stride: int, count: int) -> tuple[Struct, Struct]:
+    """Return what cuts frames: into the parts of their checksums, and into what is compared."""
+    parts = f"{PREFIX_BYTES}s{_TAIL.size}sI{SEGMENT_HEAD_BYTES}s{stride}s"
+    compared = f"{PREFIX_BYTES}xQ16x{_SAME.size}sQI{stride}x"
+    return Struct("!" + parts * count), Struct("!" + compared * count)
+
+
 def make(
-    shared: Prefix, first_frame: int, packets: Iterator[int], sent_us: int,
-    message: tuple[int, int, int, int], stride: int, pieces: list[tuple[int, memoryview]],
-) -> tuple[list[bytes | memoryview], list[bytes]]:  # fmt: skip
-    """Make the frames of (offset, data) pieces, as buffers to send; and their heads.
+    shared: Prefix, first_frame: int, packets: Iterator[int], sent_us: int, train: Train
+) -> bytes:
+    """Make the frames of a train, back to back.
 
-    `message` is its topic, sequence, publish time and size.
+    They are joined: to name 44 headers and 44 views to the kernel takes 0.2 us a frame more.
     """
-    topic, sequence, published_ns, total = message
+    about, payload, stride, begin, count = train
     before, crc_before = shared
-    pack, pack_checksum = _TAIL_AND_HEAD.pack, _CHECKSUM.pack
-    buffers: list[bytes | memoryview] = []
-    heads: list[bytes] = []
-    for frame, (offset, data) in enumerate(pieces, first_frame):
-        both = pack(
-            frame, next(packets), sent_us, topic, sequence, published_ns, total, offset, stride
-        )
-        head = both[_TAIL_BYTES:]
-        checksum = pack_checksum(crc32(data, crc32(both, crc_before)))
-        buffers += before + both[:_TAIL_BYTES] + checksum + head, data
-        heads.append(head)
-    return buffers, heads
+    frames = range(first_frame, first_frame + count)
+    offsets = range(begin, begin + count * stride, stride)
+    tails = list(map(_TAIL.pack, frames, packets, repeat(sent_us)))
+    heads = list(map(_HEAD.pack, repeat(_SAME.pack(*about)), offsets, repeat(stride)))
+    pieces = _pieces(stride, count).unpack_from(payload, begin)
+    checksums = map(crc32, pieces, map(crc32, heads, map(crc32, tails, repeat(crc_before))))
+    sums = _sums(count).unpack(pack(f"!{count}I", *checksums))
+    return b"".join(chain.from_iterable(zip(repeat(before), tails, sums, heads, pieces)))
 
 
-def read_first(buffer: bytes, start: int) -> Piece:
-    """Read the first frame of a train, which the caller knows to be a sound piece."""
-    frame, _, sent_us, _, topic, message, _, total, offset, stride = _PIECE.unpack_from(
+def read_piece(buffer: bytes, start: int) -> Piece:
+    """Read what a frame says it holds; its end is in the buffer, but it may be damaged."""
+    frame, _, _, _, topic, message, _, total, offset, stride = _PIECE.unpack_from(
         buffer, start + PREFIX_BYTES
     )
-    return Piece(frame, sent_us, topic, message, total, offset, stride)
+    return Piece(frame, topic, message, total, offset, stride)
 
 
-def take(
-    buffer: bytes, start: int, step: int, first: Piece, count_max: int, whole: bytearray
-) -> tuple[int, int]:
-    """Put the pieces that follow the one at `start` into their places in the message.
+def read_time(buffer: bytes, start: int) -> int:
+    """Return when a frame was sent."""
+    (sent_us,) = _TIME.unpack_from(buffer, start + _TIME_OFFSET)
+    return int(sent_us)
 
-    Frames are `step` bytes long. The first that is not the very next piece ends the train, and so
-    does one that is damaged. Return how many there were, and when the last one was sent.
+
+def take(prefix: bytes, buffer: bytes, start: int, first: Piece, count: int) -> Sequence[bytes]:
+    """Return the data of those of `count` frames that are a train which begins with this piece.
+
+    The first frame that is not the very next piece ends it, and so does one that is damaged.
     """
-    prefix = buffer[start : start + PREFIX_BYTES]
-    same = buffer[start + _SAME_OFFSET : start + _SAME_OFFSET + _SAME_BYTES]
-    crc_before = crc32(prefix)
-    view, target = memoryview(buffer), memoryview(whole)
-    unpack, is_at = _COUNTED.unpack_from, buffer.startswith
-    frame, sent_us, stride, offset = first.frame, first.sent_us, first.stride, first.offset
-    start, count = start + step, 0
-    while count < count_max and is_at(prefix, start) and is_at(same, start + _SAME_OFFSET):
-        tail = start + PREFIX_BYTES
-        body = start + HEADER_BYTES
-        end = start + step
-        next_frame, time_us, checksum, next_offset = unpack(buffer, tail)
-        frame += 1
-        offset += stride
-        if (
-            next_frame != frame
-            or next_offset != offset
-            or crc32(view[body:end], crc32(view[tail : body - 4], crc_before)) != checksum
-        ):
-            break
-        target[offset : offset + stride] = view[body + SEGMENT_HEAD_BYTES : end]
-        start, sent_us, count = end, time_us, count + 1
-    return count, sent_us
+    stride, same_at = first.stride, start + HEADER_BYTES
+    same = buffer[same_at : same_at + _SAME.size]
+    cutter, comparer = _frames(stride, count)
+    parts = cutter.unpack_from(buffer, start)
+    compared = comparer.unpack_from(buffer, start)
+    pieces = parts[4::5]
+    checksums = map(crc32, parts[3::5], map(crc32, parts[1::5], repeat(crc32(prefix))))
+    end = first.offset + count * stride
+    agreeing = min(
+        _count_agreeing(parts[0::5], (prefix,) * count),
+        _count_agreeing(compared[0::4], tuple(range(first.frame, first.frame + count))),
+        _count_agreeing(compared[1::4], (same,) * count),
+        _count_agreeing(compared[2::4], tuple(range(first.offset, end, stride))),
+        _count_agreeing(compared[3::4], (stride,) * count),
+        _count_agreeing(parts[2::5], tuple(map(crc32, pieces, checksums))),
+    )
+    return pieces if agreeing == count else pieces[:agreeing]
+
+
+def _count_agreeing(found: tuple[object, ...], expected: tuple[object, ...]) -> int:
+    """Return how many are as expected, up to the first that is not."""
+    if found == expected:
+        return len(found)
+    return next(
+        at for at, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1]
+    )

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -21,10 +21,10 @@ from hubbub.errors import LinkError
 from hubbub.links import arena as module
 from hubbub.links.arena import (
     ARENA_BYTES_MAX,
+    CACHE_LINE_BYTES,
     FIRST_ARENA_BYTES,
     SEALS,
     Arena,
-    Reference,
     Store,
     is_supported,
     slot_bytes_for,
@@ -51,13 +51,26 @@ def released() -> Released:
     return deque()
 
 
-def placed(store: Store, payload: bytes | memoryview, *readers: str) -> Reference:
-    reference = store.put(payload, readers)
+class Placed(NamedTuple):
+    """A payload that is alone in its slot."""
+
+    arena: int
+    offset: int
+    size_bytes: int
+
+
+def put(store: Store, payload: bytes | memoryview, readers: Collection[str]) -> Placed | None:
+    block = store.put([payload], readers)
+    return None if block is None else Placed(block.arena, *block.places[0])
+
+
+def placed(store: Store, payload: bytes | memoryview, *readers: str) -> Placed:
+    reference = put(store, payload, readers)
     assert reference is not None
     return reference
 
 
-def place_of(reference: Reference) -> tuple[int, int]:
+def place_of(reference: Placed) -> tuple[int, int]:
     return reference.arena, reference.offset
 
 
@@ -66,10 +79,15 @@ def mapping_of(store: Store, number: int, released: Released) -> Mapping:
     return Mapping(number, os.dup(arena.fileno), arena.size_bytes, released)
 
 
-def leased(mapping: Mapping, reference: Reference) -> memoryview:
-    view = mapping.lease(reference.offset, reference.size_bytes)
-    assert view is not None
+def leased(mapping: Mapping, reference: Placed) -> memoryview:
+    assert mapping.holds(*reference[1:])
+    [view] = mapping.lease_all(reference.offset, [reference[1:]])
     return view
+
+
+def read(mapping: Mapping, offset: int, size_bytes: int) -> bytes:
+    [payload] = mapping.read_all(offset, [(offset, size_bytes)])
+    return payload
 
 
 def open_descriptors() -> int:
@@ -104,8 +122,34 @@ def test_a_payload_comes_out_as_it_went_in(
     mapping = mapping_of(store, 0, released)
 
     assert leased(mapping, references[1]) == payload
-    assert mapping.read(references[0].offset, size_bytes) == before
-    assert mapping.read(references[2].offset, size_bytes) == after
+    assert read(mapping, references[0].offset, size_bytes) == before
+    assert read(mapping, references[2].offset, size_bytes) == after
+
+
+def test_payloads_lie_together_in_one_slot_that_is_given_back_with_the_last_of_them(
+    store: Store, released: Released
+) -> None:
+    placed(store, b"before", "reader")
+    payloads = [os.urandom(size_bytes) for size_bytes in (5000, 1, 64, 4096, 70_001)]
+    block = store.put(payloads, ["reader", "other"])
+    assert block is not None and block.slot == 4096
+    assert [size_bytes for _, size_bytes in block.places] == list(map(len, payloads))
+    assert all(offset % CACHE_LINE_BYTES == 0 for offset, _ in block.places)
+    mapping = mapping_of(store, 0, released)
+    views = mapping.lease_all(block.slot, block.places)
+    assert views == payloads and all(view.readonly for view in views)
+    assert mapping.read_all(block.slot, block.places) == payloads
+    assert list(released) == [(0, block.slot)], "the copies, at once"
+    kept = views[2][10:20]
+    del views
+    assert len(released) == 1 and kept == payloads[2][10:20]
+    del kept
+    assert list(released) == [(0, block.slot)] * 2
+    assert mapping.pinned_bytes == 0
+    store.release("reader", [released[0]])
+    assert store.statistics().slots_in_use == 2, "the other one has not read it yet"
+    store.release("other", [released[0]])
+    assert store.statistics().slots_in_use == 1
 
 
 @given(st.integers(1, 1 << 31))
@@ -168,7 +212,7 @@ def test_arenas_double_and_stay_within_the_bound() -> None:
     store = Store(56 * MIB)
     payload = bytes(16 * MIB)
     numbers = [placed(store, payload, "reader").arena for _ in range(3)]
-    assert store.put(payload, ["reader"]) is None
+    assert put(store, payload, ["reader"]) is None
     assert placed(store, payload[: 8 * MIB], "reader").arena == 2
     assert numbers == [0, 1, 1]
     sizes = [arena.size_bytes for arena in store.arenas.values()]
@@ -185,7 +229,7 @@ def test_a_payload_takes_a_larger_slot_before_a_further_arena_but_not_a_much_lar
     store = Store(128 * KIB)
     place, _ = (place_of(placed(store, bytes(64 * KIB), "reader")) for _ in range(2))
     store.release("reader", [place])
-    assert store.put(bytes(28 * KIB), ["reader"]) is None
+    assert put(store, bytes(28 * KIB), ["reader"]) is None
     assert place_of(placed(store, bytes(32 * KIB), "reader")) == place
     assert store.claimed_bytes("reader") == 128 * KIB
     store.close()
@@ -195,17 +239,17 @@ def test_an_arena_that_nobody_reads_is_cut_up_for_other_sizes() -> None:
     store = Store(128 * KIB)
     places = [place_of(placed(store, bytes(16 * KIB), "reader")) for _ in range(8)]
     store.release("reader", places[1:])
-    assert store.put(bytes(100 * KIB), ["reader"]) is None
+    assert put(store, bytes(100 * KIB), ["reader"]) is None
     store.release("reader", places[:1])
     assert place_of(placed(store, bytes(100 * KIB), "reader")) == (0, 0)
     assert place_of(placed(store, bytes(16 * KIB), "reader")) == (0, 112 * KIB)
-    assert store.put(bytes(16 * KIB), ["reader"]) is None
+    assert put(store, bytes(16 * KIB), ["reader"]) is None
     store.close()
 
 
 def test_a_copy_that_fails_leaves_the_slot_free(store: Store) -> None:
     with pytest.raises(IndexError):
-        store.put(memoryview(bytes(64 * KIB)).cast("I"), ["reader"])
+        put(store, memoryview(bytes(64 * KIB)).cast("I"), ["reader"])
     assert store.statistics().slots_in_use == 0
     assert placed(store, bytes(16 * KIB), "reader").offset == 0
 
@@ -215,7 +259,7 @@ def test_nothing_to_put_nobody_to_read_or_one_reader_twice_is_a_mistake(
     store: Store, payload: bytes, readers: list[str]
 ) -> None:
     with pytest.raises(AssertionError):
-        store.put(payload, readers)
+        put(store, payload, readers)
 
 
 def test_a_retired_arena_is_never_written_again_and_its_views_stay(
@@ -256,7 +300,7 @@ def test_a_closed_store_holds_nothing_and_has_no_room(released: Released) -> Non
     store = Store(64 * MIB)
     place = place_of(placed(store, bytes(64 * KIB), "reader"))
     store.close()
-    assert store.put(b"late", ["reader"]) is None
+    assert put(store, b"late", ["reader"]) is None
     store.release("reader", [place])
     assert (open_descriptors(), mapped_arenas()) == (descriptors, mapped)
 
@@ -282,7 +326,7 @@ class StoreMachine(RuleBasedStateMachine):
     def put(self, size_bytes: int, readers: set[str]) -> None:
         self.puts += 1
         payload = bytes([self.puts % 256]) * size_bytes
-        reference = self.store.put(payload, readers)
+        reference = put(self.store, payload, readers)
         if reference is None:
             assert self.live
             return
@@ -365,7 +409,7 @@ def test_without_memfd_an_arena_says_so_and_a_store_has_no_room(
     monkeypatch.delattr(os, "memfd_create")
     store = Store(64 * MIB)
     assert not is_supported()
-    assert store.put(b"payload", ["reader"]) is None
+    assert put(store, b"payload", ["reader"]) is None
     assert store.statistics().failed == 1
     with pytest.raises(LinkError, match="no sealed memfd"):
         Arena(4096)
@@ -376,7 +420,7 @@ def test_a_process_without_descriptors_has_no_room(monkeypatch: pytest.MonkeyPat
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(os, "memfd_create", refuse)
-    assert Store(64 * MIB).put(b"payload", ["reader"]) is None
+    assert Store(64 * MIB).put([b"payload"], ["reader"]) is None
     with pytest.raises(LinkError, match=os.strerror(errno.EMFILE)):
         Arena(4096)
 
@@ -432,7 +476,7 @@ import sys
 from collections import deque
 from hubbub.links.mapping import Mapping
 fileno, arena_bytes, offset, size_bytes = map(int, sys.argv[1:])
-view = Mapping(0, fileno, arena_bytes, deque()).lease(offset, size_bytes)
+[view] = Mapping(0, fileno, arena_bytes, deque()).lease_all(offset, [(offset, size_bytes)])
 print(bytes(view[:7]).decode(), flush=True)
 sys.stdin.read()
 """
@@ -503,7 +547,7 @@ def test_a_mapping_keeps_no_descriptor(released: Released) -> None:
     descriptors = open_descriptors()
     mapping = Mapping(0, memfd(4096, SEALS), 4096, released)
     assert open_descriptors() == descriptors
-    assert mapping.read(0, 4096) == bytes(4096)
+    assert read(mapping, 0, 4096) == bytes(4096)
 
 
 @pytest.mark.parametrize(
@@ -517,17 +561,14 @@ def test_a_range_beyond_the_mapping_is_not_read(
     released: Released, offset: int, size_bytes: int
 ) -> None:
     mapping = Mapping(0, memfd(8192, SEALS), 8192, released)
-    assert mapping.lease(offset, size_bytes) is None
-    assert mapping.read(offset, size_bytes) is None
-    assert not released
-    assert mapping.pinned_bytes == 0
+    assert not mapping.holds(offset, size_bytes)
 
 
 def test_all_of_a_mapping_can_be_read(released: Released) -> None:
     mapping = Mapping(0, memfd(8192, SEALS), 8192, released)
-    assert leased(mapping, Reference(0, 0, 8192)) == bytes(8192)
-    assert mapping.read(0, 8192) == bytes(8192)
-    assert leased(mapping, Reference(0, 8191, 1)) == bytes(1)
+    assert leased(mapping, Placed(0, 0, 8192)) == bytes(8192)
+    assert read(mapping, 0, 8192) == bytes(8192)
+    assert leased(mapping, Placed(0, 8191, 1)) == bytes(1)
 
 
 def test_a_view_is_flat_bytes_that_cannot_be_written(store: Store, released: Released) -> None:
@@ -587,7 +628,7 @@ def test_a_lease_that_is_interrupted_before_it_is_filled_in_ends_silently(
     released: Released,
 ) -> None:
     mapping = Mapping(0, memfd(4096, SEALS), 4096, released)
-    lease = leased(mapping, Reference(0, 0, 4096)).obj
+    lease = leased(mapping, Placed(0, 0, 4096)).obj
     type(lease).from_address(0)  # type: ignore[attr-defined]
     assert not released
 
@@ -597,7 +638,7 @@ def test_each_lease_of_a_slot_is_released(store: Store, released: Released) -> N
     mapping = mapping_of(store, 0, released)
     views = [leased(mapping, reference) for _ in range(3)]
     assert mapping.pinned_bytes == 21
-    assert mapping.read(0, 7) == b"payload"
+    assert read(mapping, 0, 7) == b"payload"
     assert list(released) == [(0, 0)]
     views.clear()
     assert list(released) == [(0, 0)] * 4
@@ -608,10 +649,10 @@ def test_a_closed_mapping_lasts_as_long_as_its_views(released: Released) -> None
     arena.memory[:7] = b"payload"
     mapped = mapped_arenas()
     mapping = Mapping(5, os.dup(arena.fileno), 4096, released)
-    view = leased(mapping, Reference(5, 0, 7))
+    view = leased(mapping, Placed(5, 0, 7))
     mapping.close()
     arena.close()
-    assert mapping.lease(0, 7) is None and mapping.read(0, 7) is None
+    assert not mapping.holds(0, 7)
     assert view.tobytes() == b"payload"
     assert mapped_arenas() == mapped
     del view
@@ -626,9 +667,9 @@ from collections import deque
 from hubbub.links.mapping import Mapping
 fileno, size_bytes = map(int, sys.argv[1:])
 mapping = Mapping(0, fileno, size_bytes, deque())
-view = mapping.lease(0, 4096)
-sys.kept_slice = mapping.lease(4096, 4096)[1:]
-cycle = [mapping.lease(8192, 4096)]
+[view] = mapping.lease_all(0, [(0, 4096)])
+sys.kept_slice = mapping.lease_all(4096, [(4096, 4096)])[0][1:]
+cycle = mapping.lease_all(8192, [(8192, 4096)])
 cycle.append(cycle)
 mapping.close()
 """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hubbub.limits import (
+    BLOCK_BYTES_MAX,
     STORE_BYTES_MAX,
     STORE_PATIENCE,
     STORE_WARM_BYTES,
@@ -18,7 +19,7 @@ from hubbub.links import depot as depots
 from hubbub.links.local import Note
 from hubbub.links.returns import RETURNS
 from hubbub.protocol.burst import Pipes
-from hubbub.wire.batch import encode_reference
+from hubbub.wire.batch import encode_parts, encode_reference
 from tests.unit.links.ends import End
 
 A, B = bytes([1]) * 20, bytes([2]) * 20
@@ -50,8 +51,7 @@ def refer(ends: tuple[End, End], payload: bytes = PAYLOAD) -> bytes:
     references: list[bytes] = []
 
     def is_referred() -> bool:
-        reference = ends[0].depot.refer(payload, Pipes((B,)))
-        references.extend([reference] if reference else [])
+        references.extend(ends[0].depot.refer([payload], Pipes((B,))))
         return bool(references)
 
     until(ends, is_referred)
@@ -61,7 +61,7 @@ def refer(ends: tuple[End, End], payload: bytes = PAYLOAD) -> bytes:
 
 def test_first_payload_goes_as_it_is_and_later_ones_by_reference(ends: tuple[End, End]) -> None:
     writer, reader = ends
-    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None, "nobody has mapped anything yet"
+    assert not writer.depot.refer([PAYLOAD], Pipes((B,))), "nobody has mapped anything yet"
     reference = refer(ends)
     payloads = reader.depot.resolve(A, [reference])
     assert payloads is not None and bytes(payloads[0]) == PAYLOAD
@@ -74,16 +74,16 @@ def test_what_was_read_last_is_written_next_though_other_slots_are_free(
     writer, reader = ends
     refer(ends)
     route = Pipes((B,))
-    references = [writer.depot.refer(PAYLOAD, route) for _ in range(8)]
-    views = reader.depot.resolve(A, [one for one in references if one is not None])
+    references = [writer.depot.refer([PAYLOAD], route) for _ in range(8)]
+    views = reader.depot.resolve(A, [packed for [packed] in references])
     assert views is not None and len(views) == 8
     del views[3]
-    assert writer.depot.refer(PAYLOAD, route) == references[3]
+    assert writer.depot.refer([PAYLOAD], route) == references[3]
     del views[5]
     del views[5]
-    assert writer.depot.refer(PAYLOAD, route) == references[7], "the last of several"
+    assert writer.depot.refer([PAYLOAD], route) == references[7], "the last of several"
     del views[1]
-    assert writer.depot.refer(PAYLOAD, route) == references[1], "though others were free before"
+    assert writer.depot.refer([PAYLOAD], route) == references[1], "though others were free before"
 
 
 def test_slot_is_free_when_the_reader_has_let_go_of_the_last_view(ends: tuple[End, End]) -> None:
@@ -140,11 +140,11 @@ def test_answer_that_found_no_room_is_given_again(
     writer, reader = ends
     with monkeypatch.context() as patch:
         patch.setattr(reader.link, "send_note", lambda *note: False)
-        writer.depot.refer(PAYLOAD, Pipes((B,)))
+        writer.depot.refer([PAYLOAD], Pipes((B,)))
         until(ends, lambda: A in reader.depot._writers)
-    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
+    assert not writer.depot.refer([PAYLOAD], Pipes((B,)))
     reader.depot.advance(reader.depot.deadline() or 0)
-    until(ends, lambda: writer.depot.refer(PAYLOAD, Pipes((B,))) is not None)
+    until(ends, lambda: writer.depot.refer([PAYLOAD], Pipes((B,))))
     assert reader.depot.deadline() is None
 
 
@@ -156,7 +156,7 @@ def test_ring_of_a_reader_that_is_none_is_refused_and_closed(ends: tuple[End, En
     os.close(outlet)
     assert not Path(f"/proc/self/fd/{inlet}").exists()
     assert writer.depot.statistics().not_taken == 1
-    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
+    assert not writer.depot.refer([PAYLOAD], Pipes((B,)))
 
 
 def test_ring_that_was_overrun_is_given_up(ends: tuple[End, End]) -> None:
@@ -166,14 +166,15 @@ def test_ring_that_was_overrun_is_given_up(ends: tuple[End, End]) -> None:
     for _ in range(RETURNS + 1):
         box.append((3, 0))
     writer.depot.collect()
-    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None, "nothing is shared any more"
+    assert not writer.depot.refer([PAYLOAD], Pipes((B,))), "nothing is shared any more"
     assert bytes(held) == PAYLOAD and writer.depot.statistics().bytes_total == 0
 
 
 @pytest.mark.parametrize(
     "reference",
     [
-        b"", bytes(19), bytes(21), encode_reference(9, 0, 10), encode_reference(0, 1 << 40, 10),
+        b"", bytes(19), bytes(21), bytes(27), bytes(29),
+        encode_reference(9, 0, 10), encode_reference(0, 1 << 40, 10),
         encode_reference(0, 0, 1 << 40), encode_reference(0, 2**64 - 1, 2**64 - 1),
         encode_reference(0, 0, 0),
     ],
@@ -186,6 +187,67 @@ def test_reference_that_leads_nowhere_is_refused(ends: tuple[End, End], referenc
     assert reader.depot.statistics().not_taken == 1
 
 
+def test_payloads_of_one_frame_share_a_slot_and_are_given_back_together(
+    ends: tuple[End, End],
+) -> None:
+    writer, reader = ends
+    refer(ends)
+    payloads = [bytes([one]) * (20_000 + one) for one in range(5)]
+    references = writer.depot.refer(payloads, Pipes((B,)))
+    views = reader.depot.resolve(A, references)
+    assert views == payloads
+    assert writer.depot.statistics().slots_in_use == 2, "and that of the one before"
+    last = views[-1]
+    views.clear()
+    writer.depot.collect()
+    assert writer.depot.statistics().slots_in_use == 2 and last == payloads[-1]
+    del last
+    assert writer.depot.statistics().slots_in_use == 1
+
+
+def test_slot_is_shared_by_no_more_than_its_bound(ends: tuple[End, End]) -> None:
+    writer, reader = ends
+    refer(ends)
+    payloads = [bytes([one]) * (BLOCK_BYTES_MAX // 3) for one in range(1, 5)]
+    references = writer.depot.refer(payloads, Pipes((B,)))
+    assert reader.depot.resolve(A, references) == payloads[:3]
+    [alone] = writer.depot.refer([bytes(BLOCK_BYTES_MAX + 1), payloads[0]], Pipes((B,)))
+    [view] = reader.depot.resolve(A, [alone]) or [b""]
+    assert len(view) == BLOCK_BYTES_MAX + 1
+
+
+def test_without_room_for_all_of_them_the_first_payload_has_a_slot_of_its_own(
+    ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = ends
+    refer(ends)
+    monkeypatch.setattr(writer.depot._store, "_bytes_max", 0)
+    [arena] = writer.depot._store.arenas.values()
+    arena.carve(arena.size_bytes - arena._carved_bytes - 40_960)
+    payloads = [bytes([one]) * 40_000 for one in range(1, 4)]
+    held = reader.depot.resolve(A, writer.depot.refer(payloads, Pipes((B,))))
+    assert held == payloads[:1]
+    assert not writer.depot.refer(payloads, Pipes((B,))) and writer.depot.is_full
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(0, 20_000), (10_000, 20_000)],  # They overlap.
+        [(30_000, 10), (0, 10)],  # Not in order.
+        [(0, 20_000), (1 << 40, 10)],  # Beyond the arena.
+        [(0, 20_000), (20_032, 0)],  # Nothing.
+    ],
+)
+def test_places_in_a_slot_that_make_no_sense_are_refused(
+    ends: tuple[End, End], places: list[tuple[int, int]]
+) -> None:
+    refer(ends)
+    assert ends[1].depot.resolve(A, encode_parts(0, 0, places)) is None
+    assert ends[1].depot.resolve(A, encode_parts(0, 4096, [(0, 100), (200, 100)])) is None
+    assert ends[1].depot.statistics().not_taken == 2
+
+
 def test_frame_with_one_bad_reference_leaves_its_good_ones_claimed_for_the_repair(
     ends: tuple[End, End],
 ) -> None:
@@ -195,7 +257,7 @@ def test_frame_with_one_bad_reference_leaves_its_good_ones_claimed_for_the_repai
     writer.depot.collect()
     assert writer.depot.statistics().slots_in_use == 1
     other = bytes(len(PAYLOAD))
-    until(ends, lambda: writer.depot.refer(other, Pipes((B,))) is not None)
+    until(ends, lambda: writer.depot.refer([other], Pipes((B,))))
     [payload] = reader.depot.resolve(A, [good]) or [None]
     assert bytes(payload) == PAYLOAD, "nobody wrote there meanwhile"
 
@@ -217,7 +279,7 @@ def test_offer_that_is_no_arena_is_refused_and_closed(ends: tuple[End, End]) -> 
     assert reader.depot.statistics().not_taken == 1
     writer.depot._readers[B] = depots._Reader()
     until(ends, lambda: writer.depot._readers[B].has_refused)
-    assert writer.depot.refer(PAYLOAD, Pipes((B,))) is None
+    assert not writer.depot.refer([PAYLOAD], Pipes((B,)))
 
 
 def test_reader_that_gives_nothing_back_is_left_behind_and_keeps_what_it_has(
@@ -227,7 +289,7 @@ def test_reader_that_gives_nothing_back_is_left_behind_and_keeps_what_it_has(
     large = bytes([7]) * (STORE_BYTES_MAX // 16)
     [held] = reader.depot.resolve(A, [refer(ends, large)]) or [None]
     while not writer.depot.is_full:
-        assert writer.depot.refer(large, Pipes((B,))) is not None
+        assert writer.depot.refer([large], Pipes((B,)))
     writer.now += STORE_PATIENCE
     writer.depot.advance(writer.now)
     assert writer.depot.stuck == {B} and not writer.depot.is_full
@@ -247,9 +309,9 @@ def test_publisher_waits_at_three_quarters_until_half(
     large = bytes(STORE_BYTES_MAX // 32)
     references = [refer(ends, large)]
     while not writer.depot.is_full:
-        reference = writer.depot.refer(large, Pipes((B,)))
-        assert reference is not None, "it says so before there is no room"
-        references.append(reference)
+        made = writer.depot.refer([large], Pipes((B,)))
+        assert made, "it says so before there is no room"
+        references += made
     reader.serve()
     payloads = reader.depot.resolve(A, references)
     assert payloads is not None

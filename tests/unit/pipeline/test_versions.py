@@ -70,6 +70,20 @@ def test_what_a_killed_run_has_left_is_in_no_version_and_goes(tmp_path: Path) ->
     assert epochs(tmp_path) == [1]
 
 
+def test_tables_of_a_run_that_was_killed_before_it_showed_them_are_shown_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first commit was its last: the next run had nothing to do, and showed nothing either."""
+    versions = Versions(tmp_path)
+    with monkeypatch.context() as killed:
+        killed.setattr(Versions, "_show", lambda *_: None)
+        commit(versions, [stage(versions, 1)])
+    assert not (tmp_path / "service_managers").exists()
+    with Versions(tmp_path).locked():
+        pass
+    assert pq.read_table(tmp_path / "service_managers").column("epoch").to_pylist() == [1]
+
+
 @pytest.mark.parametrize("step", ["link", "symlink", "replace"])
 def test_commit_that_ends_at_any_step_leaves_one_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str

@@ -3,9 +3,11 @@
 from random import Random
 from typing import Any
 
+import pytest
+
 from hubbub.limits import MS, REFERRED_BYTES_AT_ONCE
 from hubbub.message import Passage
-from hubbub.protocol.burst import Pipes
+from hubbub.protocol.burst import Burst, Pipes
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire.batch import encode_reference
@@ -158,7 +160,7 @@ def share(publisher: Node, subscriber: Node, readable: Any = LARGE) -> Sender:
     """Let the publisher's only way be a pipe, and large payloads go by reference."""
     sender = publisher.core.outgoing.reliable
     sender.framer.reference_bytes = 16 << 10
-    sender.framer.refer = lambda payload, _: REFERENCE if payload == LARGE else None
+    sender.framer.refer = lambda payloads, _: [REFERENCE] if payloads == [LARGE] else []
     sender.framer.take_route(Pipes((subscriber.core.endpoint.key,)))
     receiver = next(iter(subscriber.core.peers.values())).incoming[1]
     receiver.resolve = lambda references: (
@@ -231,3 +233,90 @@ def test_express_lane_follows_references_and_leaves_those_that_lead_nowhere() ->
             assert taken is None and receiver.next == 3, "as if it had been lost"
         else:
             assert taken is not None and taken.payloads == [LARGE] and receiver.next == 4
+
+
+def large_lan() -> tuple[Lan, Node, Node, OutgoingTopic]:
+    """Let two nodes meet whose frames are joined as the kernel joins them."""
+    lan = Lan(burst_bytes_max=64_000)
+    publisher, subscriber = meet(lan)
+    return lan, publisher, subscriber, begin_topic(lan, publisher)
+
+
+def send_large(lan: Lan, publisher: Node, topic: OutgoingTopic, payload: bytes) -> list[Burst]:
+    publisher.core.outgoing.sender_of(topic).framer.add(topic, payload, lan.now)
+    bursts = []
+    while (burst := publisher.core.next_burst(lan.now)) is not None:
+        bursts.append(burst)
+    return bursts
+
+
+def read(lan: Lan, node: Node, burst: Burst, source: Any, damaged: int | None = None) -> None:
+    data = bytearray(b"".join(burst.buffers))
+    if damaged is not None:
+        data[damaged * burst.segment_bytes + 500] ^= 1
+    node.core.receive(lan.now, bytes(data), burst.segment_bytes, source)
+    node.drain(lan.now)
+
+
+def test_whole_bursts_of_a_large_message_take_the_lane_of_its_first_frame() -> None:
+    lan, publisher, subscriber, topic = large_lan()
+    payload = Random(1).randbytes(300_000)
+    ordinary: list[int] = []
+    receive_frame = subscriber.core._receive_frame
+
+    def count(*arguments: Any) -> Any:
+        ordinary.append(arguments[2])
+        return receive_frame(*arguments)
+
+    subscriber.core._receive_frame = count  # type: ignore[method-assign]
+    bursts = send_large(lan, publisher, topic, payload)
+    for burst in bursts:
+        read(lan, subscriber, burst, publisher.address)
+    assert subscriber.payloads("/a") == [b"first", payload]
+    assert len(bursts) > 4 and len(ordinary) == 2, "the first frame, and the last"
+
+
+def test_lane_of_large_messages_is_closed_to_other_sources_and_by_what_changes() -> None:
+    lan, publisher, subscriber, topic = large_lan()
+    bursts = send_large(lan, publisher, topic, bytes(200_000))
+    read(lan, subscriber, bursts[0], publisher.address)
+    express, data = subscriber.core.express, b"".join(bursts[1].buffers)
+    assert express.train_of(data, publisher.address) is not None
+    assert express.train_of(data, ("10.0.0.9", 1)) is None
+    assert express.train_of(b"\0" + data, publisher.address) is None
+    subscriber.core.subscribe(lan.now, "/other")
+    assert express.train_of(data, publisher.address) is None
+
+
+def test_lanes_of_large_messages_are_bounded() -> None:
+    _, publisher, subscriber, _ = large_lan()
+    peer, express = next(iter(subscriber.core.peers.values())), subscriber.core.express
+    for number in range(3000):
+        express.open_train(number.to_bytes(PREFIX_BYTES, "big"), 0, peer, publisher.address)
+        assert len(express.trains) <= 1024
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 20, 44])
+def test_damaged_frame_in_a_train_is_repaired_and_the_others_are_taken(damaged: int) -> None:
+    lan, publisher, subscriber, topic = large_lan()
+    payload = Random(1).randbytes(300_000)
+    bursts = send_large(lan, publisher, topic, payload)
+    for number, burst in enumerate(bursts):
+        is_damaged = number == 1
+        read(lan, subscriber, burst, publisher.address, damaged if is_damaged else None)
+    peer = next(iter(subscriber.core.peers.values()))
+    assert len(peer.incoming[1].requester.missing) == 1
+    assert subscriber.drops["checksum"] == 1
+    lan.run(100 * MS)
+    assert subscriber.payloads("/a") == [b"first", payload]
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_lost_burst_of_a_train_is_repaired(lost: int) -> None:
+    lan, publisher, subscriber, topic = large_lan()
+    payload = Random(1).randbytes(300_000)
+    for number, burst in enumerate(send_large(lan, publisher, topic, payload)):
+        if number != lost:
+            read(lan, subscriber, burst, publisher.address)
+    lan.run(200 * MS)
+    assert subscriber.payloads("/a") == [b"first", payload]

@@ -2,10 +2,7 @@
 
 from random import Random
 
-import pytest
-
 from hubbub.limits import REASSEMBLIES_PER_PEER_MAX
-from hubbub.protocol import reassembly as reassembly_module
 from hubbub.protocol.reassembly import Budget, Reassembly, Share
 from hubbub.wire.batch import Segment
 from hubbub.wire.train import Piece
@@ -125,8 +122,8 @@ def test_large_best_effort_messages_that_lost_a_piece_do_not_fill_the_reassembly
     assert list(reassembly.partials) == [(16, 9)]
 
 
-def behind(number: int, total: int = 3000) -> Piece:
-    return Piece(5, 0, 16, 1, total, number * STRIDE, STRIDE)
+def beginning(number: int, total: int = 3000) -> Piece:
+    return Piece(5, 16, 1, total, number * STRIDE, STRIDE)
 
 
 def test_train_has_room_for_new_pieces_but_never_for_the_last() -> None:
@@ -134,13 +131,16 @@ def test_train_has_room_for_new_pieces_but_never_for_the_last() -> None:
     message = bytes(3000)  # Ten pieces.
     reassembly.add(1, piece(0, message=message))
     [partial] = reassembly.partials.values()
-    assert partial.room_behind(behind(0), STRIDE) == 8
-    assert partial.room_behind(behind(8), STRIDE) == 0
+    assert partial.room_from(beginning(1), STRIDE) == 8
+    assert partial.room_from(beginning(9), STRIDE) == 0
+    assert partial.room_from(beginning(0), STRIDE) == 0, "it is there already"
     reassembly.add(2, piece(4, message=message))
-    assert partial.room_behind(behind(0), STRIDE) == 3
-    assert partial.room_behind(behind(4), STRIDE) == 4
-    assert partial.room_behind(behind(0), STRIDE - 1) == 0
-    assert partial.room_behind(behind(0, total=3001), STRIDE) == 0
+    assert partial.room_from(beginning(1), STRIDE) == 3
+    assert partial.room_from(beginning(5), STRIDE) == 4
+    assert partial.room_from(beginning(1), STRIDE - 1) == 0
+    assert partial.room_from(beginning(1, total=3001), STRIDE) == 0
+    assert partial.room_from(beginning(1)._replace(offset=STRIDE + 1), STRIDE) == 0
+    assert partial.room_from(beginning(1000), STRIDE) == 0
 
 
 def test_train_leaves_a_piece_to_come_also_when_the_last_is_there() -> None:
@@ -149,40 +149,17 @@ def test_train_leaves_a_piece_to_come_also_when_the_last_is_there() -> None:
     for number in (0, 9):
         reassembly.add(number, piece(number, message=message))
     [partial] = reassembly.partials.values()
-    assert partial.room_behind(behind(0), STRIDE) == 7
-    partial.mark(1, 7, 8)
-    assert partial.room_behind(behind(7), STRIDE) == 0
+    assert partial.room_from(beginning(1), STRIDE) == 7
+    partial.add_train(STRIDE, [bytes(STRIDE)] * 7, 8)
+    assert partial.room_from(beginning(8), STRIDE) == 0
     assert reassembly.add(8, piece(8, message=message)) == bytes(3000)
 
 
-def test_buffer_serves_the_next_message_of_its_size_and_each_keeps_its_own_bytes() -> None:
+def test_pieces_of_a_train_are_put_into_their_places() -> None:
     reassembly = make()
-    other = Random(2).randbytes(len(MESSAGE))
-    wholes = []
-    for sequence, message in enumerate((MESSAGE, other, MESSAGE), 1):
-        for number in (3, 0, 2, 1):
-            whole = reassembly.add(number, piece(number, sequence=sequence, message=message))
-            if number == 0:
-                buffer = reassembly.partials[16, sequence].buffer
-        wholes.append((whole, id(buffer)))
-    assert [whole for whole, _ in wholes] == [MESSAGE, other, MESSAGE]
-    assert len({identity for _, identity in wholes}) == 1, "the same buffer each time"
-
-
-def test_two_messages_at_once_never_share_a_buffer() -> None:
-    reassembly = make()
-    for number in range(4):
-        reassembly.add(number, piece(number))  # Leaves its buffer behind.
-    other = bytes(len(MESSAGE))
-    reassembly.add(5, piece(0, sequence=2))
-    reassembly.add(6, piece(0, sequence=3, message=other))
-    first, second = (reassembly.partials[16, sequence].buffer for sequence in (2, 3))
-    assert first is not second
-
-
-def test_buffer_that_is_too_large_to_be_kept_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reassembly_module, "SPARE_BYTES_MAX", len(MESSAGE) - 1)
-    reassembly = make()
-    for number in range(4):
-        reassembly.add(number, piece(number))
-    assert not reassembly._spare
+    reassembly.add(1, piece(0))
+    [partial] = reassembly.partials.values()
+    partial.add_train(STRIDE, [piece(1).data, piece(2).data], 3)
+    assert (partial.remaining, partial.newest_frame) == (1, 3)
+    assert reassembly.add(2, piece(1)) is None, "it is there already"
+    assert reassembly.add(4, piece(3)) == MESSAGE

@@ -314,13 +314,51 @@ def test_large_message_is_a_train_from_its_first_piece_on() -> None:
     stream.publish(bytes(200_000))
     cut = stream.sender.framer.cut_train(0, 10)
     assert cut is not None
-    assert [offset for offset, _ in cut[1]] == [place * cut[0].stride for place in range(10)]
+    assert (cut[1].offset, cut[1].frames) == (0, 10)
 
 
-def test_few_pieces_wait_for_what_fills_their_burst() -> None:
+def test_short_last_piece_ends_the_burst_of_a_train() -> None:
     stream = Stream(burst_bytes_max=64_000)
-    stream.publish(bytes(5_000))
-    assert stream.sender.framer.cut_train(0, 10) is None
+    stream.publish(bytes(102_400))  # 80 pieces and a short one, 46 to a burst.
+    bursts = stream.drain()
+    assert [len(frames([burst])) for burst in bursts] == [46, 35]
+    assert sum(map(len, bursts[1].buffers)) % bursts[1].segment_bytes != 0
+    assert not stream.sender.framer.has_work
+
+
+def test_frames_of_a_train_are_repaired_one_by_one() -> None:
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(range(256)) * 400)
+    sent = b"".join(stream.drain()[0].buffers)
+    stream.sender.request(0, KEY, ADDRESS, [(5, 2)], BUDGET)
+    [burst] = stream.drain()
+    step, repaired = burst.segment_bytes, b"".join(burst.buffers)
+    for place, number in enumerate((4, 5)):
+        body = repaired[place * step + HEADER_BYTES : (place + 1) * step]
+        assert body == sent[number * step + HEADER_BYTES : (number + 1) * step]
+    assert all(each.flags & REPAIR for each in frames([burst]))
+
+
+def test_message_of_a_few_pieces_is_one_burst() -> None:
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(5_000), bytes(5_000))
+    cut = stream.sender.framer.cut_train(0, 10)
+    assert cut is not None and cut[1].frames == 3
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(bytes(5_000), bytes(5_000))
+    assert [len(frames([burst])) for burst in stream.drain()] == [4, 4]
+
+
+def test_many_messages_of_its_topic_may_wait_behind_a_train() -> None:
+    payloads = [bytes([number]) * 10_000 for number in range(40)]
+    stream = Stream(burst_bytes_max=64_000)
+    stream.publish(*payloads)
+    framer, trains = stream.sender.framer, []
+    while (cut := framer.cut_train(0, 10)) is not None:
+        trains.append(cut[1])
+        framer.cut_end()
+    assert [each.payload for each in trains] == payloads
+    assert [each.about[1] for each in trains] == list(range(1, 41))
 
 
 def test_train_stays_within_the_window_and_its_end_asks() -> None:

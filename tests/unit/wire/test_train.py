@@ -1,11 +1,13 @@
 """Trains: what is made is what single frames are, and nothing but the very next pieces is taken."""
 
 from itertools import count
+from zlib import crc32
 
 import pytest
 
 from hubbub.wire import batch, header, train
 from hubbub.wire.header import HEADER_BYTES, RELIABLE, SEGMENT
+from hubbub.wire.train import Train
 
 STRIDE = 500
 STEP = HEADER_BYTES + batch.SEGMENT_HEAD_BYTES + STRIDE
@@ -14,28 +16,32 @@ ABOUT = (16, 7, 12345, len(MESSAGE))
 SHARED = header.prefix(SEGMENT, 0, RELIABLE, 0, bytes(20), 8)
 
 
-def pieces(first: int, end: int) -> list[tuple[int, memoryview]]:
-    view = memoryview(MESSAGE)
-    return [(at * STRIDE, view[at * STRIDE : (at + 1) * STRIDE]) for at in range(first, end)]
+def cut(first: int, end: int, about: tuple[int, int, int, int] = ABOUT) -> Train:
+    return Train(about, MESSAGE, STRIDE, first * STRIDE, end - first)
 
 
-def make(first: int = 0, end: int = 6, frame: int = 50) -> bytes:
-    buffers, _ = train.make(SHARED, frame, count(900), 77, ABOUT, STRIDE, pieces(first, end))
-    return b"".join(buffers)
+def make(
+    first: int = 0,
+    end: int = 6,
+    frame: int = 50,
+    *,
+    about: tuple[int, int, int, int] = ABOUT,
+    shared: header.Prefix = SHARED,
+) -> bytes:
+    return train.make(shared, frame, count(900), 77, cut(first, end, about))
 
 
-def take(buffer: bytes, count_max: int = 99, start: int = 0) -> tuple[int, bytes]:
-    whole = bytearray(len(MESSAGE))
-    first = train.read_first(buffer, start)
-    taken, sent_us = train.take(buffer, start, STEP, first, count_max, whole)
-    assert sent_us == 77
-    return taken, bytes(whole)
+def take(buffer: bytes, count_max: int = 99, start: int = 0) -> bytes:
+    frames = min(count_max, (len(buffer) - start) // STEP)
+    first = train.read_piece(buffer, start)
+    return b"".join(train.take(SHARED.data, buffer, start, first, frames))
 
 
 def test_frames_of_a_train_are_what_single_frames_are() -> None:
     joined = make()
-    for number, (offset, data) in enumerate(pieces(0, 6)):
-        start = number * STEP
+    assert len(joined) == 6 * STEP
+    for number in range(6):
+        start, offset = number * STEP, number * STRIDE
         decoded = header.decode(joined, start)
         assert (decoded.kind, decoded.sequence, decoded.packet) == (
             SEGMENT,
@@ -44,26 +50,36 @@ def test_frames_of_a_train_are_what_single_frames_are() -> None:
         )
         assert header.is_intact(joined, start, start + STEP, decoded.checksum)
         segment = batch.decode_segment(joined, start + HEADER_BYTES, start + STEP)
-        assert segment == (16, 7, 12345, len(MESSAGE), offset, STRIDE, bytes(data))
-    _, heads = train.make(SHARED, 50, count(900), 77, ABOUT, STRIDE, pieces(0, 1))
-    assert heads == [batch.encode_segment_head(16, 7, 12345, len(MESSAGE), 0, STRIDE)]
+        data = MESSAGE[offset : offset + STRIDE]
+        assert segment == (16, 7, 12345, len(MESSAGE), offset, STRIDE, data)
+        assert train.read_time(joined, start) == 77
 
 
-def test_pieces_behind_the_first_are_put_into_their_places() -> None:
-    taken, whole = take(make())
-    assert taken == 5
-    assert whole == bytes(STRIDE) + MESSAGE[STRIDE : 6 * STRIDE] + bytes(len(MESSAGE) - 6 * STRIDE)
+def test_body_of_one_frame_is_made_again_as_it_was() -> None:
+    joined = make(2, 5)
+    for number in range(3):
+        body = joined[number * STEP + HEADER_BYTES : (number + 1) * STEP]
+        head, data = cut(2, 5).body(number)
+        assert head + data == body
+        assert cut(2, 5).body_bytes == len(body)
+
+
+def test_packet_numbers_are_taken_for_these_frames_alone() -> None:
+    packets = count(900)
+    train.make(SHARED, 50, packets, 77, cut(0, 6))
+    assert next(packets) == 906
+
+
+def test_pieces_are_taken_from_the_first_on() -> None:
+    assert take(make()) == MESSAGE[: 6 * STRIDE]
 
 
 def test_train_may_begin_anywhere_in_a_buffer_and_in_a_message() -> None:
-    taken, whole = take(bytes(STEP) + make(2, 5), start=STEP)
-    assert taken == 2
-    assert whole[3 * STRIDE : 5 * STRIDE] == MESSAGE[3 * STRIDE : 5 * STRIDE]
+    assert take(bytes(STEP) + make(2, 5), start=STEP) == MESSAGE[2 * STRIDE : 5 * STRIDE]
 
 
 def test_no_more_is_taken_than_there_is_room_for() -> None:
-    assert take(make(), count_max=2)[0] == 2
-    assert take(make(), count_max=0) == (0, bytes(len(MESSAGE)))
+    assert take(make(), count_max=2) == MESSAGE[: 2 * STRIDE]
 
 
 @pytest.mark.parametrize(
@@ -77,20 +93,35 @@ def test_no_more_is_taken_than_there_is_room_for() -> None:
     ],
 )
 def test_train_ends_where_it_does_not_go_on(broken: bytes) -> None:
-    taken, whole = take(broken)
-    assert taken == 2
-    assert whole[3 * STRIDE :] == bytes(len(MESSAGE) - 3 * STRIDE)
+    assert take(broken) == MESSAGE[: 3 * STRIDE]
 
 
+@pytest.mark.parametrize("place", [0, 3])
 @pytest.mark.parametrize("at", [*range(0, STEP, 13), STEP - 1])
-def test_damaged_frame_ends_a_train_wherever_the_damage_is(at: int) -> None:
+def test_damaged_frame_ends_a_train_wherever_the_damage_is(place: int, at: int) -> None:
     joined = bytearray(make())
-    joined[3 * STEP + at] ^= 0x10
-    taken, whole = take(bytes(joined))
-    assert taken == 2
-    assert whole[3 * STRIDE :] == bytes(len(MESSAGE) - 3 * STRIDE)
+    joined[place * STEP + at] ^= 0x10
+    assert take(bytes(joined)) == MESSAGE[: place * STRIDE]
 
 
 def test_piece_of_another_message_ends_a_train() -> None:
-    other, _ = train.make(SHARED, 53, count(1), 77, (16, 8, 12345, 4096), STRIDE, pieces(3, 6))
-    assert take(make(0, 3) + b"".join(other))[0] == 2
+    other = make(3, 6, frame=53, about=(16, 8, 12345, len(MESSAGE)))
+    assert take(make(0, 3) + other) == MESSAGE[: 3 * STRIDE]
+
+
+def test_sound_frame_with_another_beginning_ends_a_train() -> None:
+    asking = header.prefix(SEGMENT, header.ASK, RELIABLE, 0, bytes(20), 8)
+    assert take(make(0, 3) + make(3, 6, frame=53, shared=asking)) == MESSAGE[: 3 * STRIDE]
+    assert take(make(shared=asking)) == b""
+
+
+@pytest.mark.parametrize("field", ["frame", "same", "offset", "stride"])
+def test_sound_frame_that_counts_otherwise_ends_a_train(field: str) -> None:
+    """A sender may lie and compute its checksums well."""
+    wrong = bytearray(make())
+    at = 3 * STEP + {"frame": 53, "same": HEADER_BYTES + 11, "offset": 105, "stride": 109}[field]
+    wrong[at] += 1
+    frame = wrong[3 * STEP : 4 * STEP]
+    checked = frame[: HEADER_BYTES - 4] + frame[HEADER_BYTES:]
+    wrong[3 * STEP + HEADER_BYTES - 4 : 3 * STEP + HEADER_BYTES] = crc32(checked).to_bytes(4, "big")
+    assert take(bytes(wrong)) == MESSAGE[: 3 * STRIDE]

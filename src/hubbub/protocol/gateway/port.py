@@ -175,8 +175,9 @@ class Port:
 
         For some of these, `kept`, we keep what they want (`Wishes`).
         """
-        wishes, known = self._wishes, self.core.membership.known_peers()
-        wishes.look(now, known if self.is_listening else (), ignored, kept)
+        wishes, peers = self._wishes, self.core.peers.values() if self.is_listening else ()
+        # Also those who have not said who they are: they may be another life of one who had.
+        wishes.look(now, (peer for peer in peers if peer.ends is None), ignored, kept)
         before = self.patterns, self.reserve
         self.patterns = self._called(wishes.real)
         # Who stands by hands on no wishes in reserve: they could come back to it in a circle.

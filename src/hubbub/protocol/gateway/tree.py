@@ -9,8 +9,11 @@ A gateway that is new listens before it takes part. What it tells meanwhile coun
 that those who pass on go on; then it takes over with what it has heard, and nothing is lost.
 
 What is heard lasts while it is repeated. A root that is gone lives on in what others tell of it;
-each passing makes it farther away, and at HOP_LIMIT nobody believes it. Until all agree there may
-be a circle for some milliseconds: then messages come twice, which receivers see by the sequence.
+each passing makes it farther away, and at HOP_LIMIT nobody believes it. So that they need not count
+up to there, with ports that open and close at each step, who has lost its way and hears of a longer
+one waits, as routers do (hold-down): it tells that it has none, goes on as before, and those whose
+way led over it do the same. What is still told after TREE_HOLD is a way. Until all agree there may
+be a circle: then messages come twice, which receivers see by the sequence.
 
 Why not the shortest way for each origin: a table of origins and a hand-over for each of them.
 """
@@ -18,7 +21,7 @@ Why not the shortest way for each origin: a table of origins and a hand-over for
 from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
-from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, TREE_ALONE, TREE_JOIN
+from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, TREE_ALONE, TREE_HOLD, TREE_JOIN
 from hubbub.wire.gateways import Beacon
 
 
@@ -56,6 +59,7 @@ class Tree:
         # What they told last who told nothing more: what they wanted is no wish now either.
         self.silent: list[dict[bytes, Beacon]] = [{} for _ in range(ports)]
         self.is_listening = True  # And takes no part yet.
+        self.held_ns: int | None = None  # Until then a longer way to our root is not believed.
         self._join_ns = now + TREE_ALONE
         self._begin_ns = now
         self._is_asked = False  # Somebody listens, and may not know us yet.
@@ -78,20 +82,47 @@ class Tree:
             for key in list(heard):
                 if now - heard[key].heard_ns > BEACON_TIMEOUT or not is_present(port, key):
                     self.silent[port][key] = heard.pop(key).beacon
-        before = self.root, self.distance, list(self.is_open), self.is_listening
+        before = self.root, self.distance, list(self.is_open), self.is_listening, self.is_held
         best = [self._best(port) for port in range(len(self.heard))]
         if self._is_joined_already(best):
             self._join_ns = self._begin_ns + TREE_JOIN
         elif any(best):  # Those on our other networks may take longer to be heard.
             self._join_ns = max(self._join_ns, self._begin_ns + 2 * TREE_ALONE)
         self.is_listening = self.is_listening and now < self._join_ns
-        root_port = self._choose_root(best)
+        self._choose(now, best)
+        is_mute = self.is_listening or self.is_held
+        is_asked, self._is_asked = self._is_asked and not is_mute, False
+        after = self.root, self.distance, self.is_open, self.is_listening, self.is_held
+        return is_asked or before != after
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether the way to the root is lost, and which one is left is not known yet."""
+        return self.held_ns is not None
+
+    def _choose(self, now: int, best: list[Vector | None]) -> None:
+        """Take the best way there is, and look which ports pass on then."""
+        root, distance, root_port = self._find_way(best)
+        if self._must_wait(now, root, distance):
+            return
+        self.root, self.distance = root, distance
         for port, other in enumerate(best):
-            offer = Vector(self.root, self.distance, self.gateway, port)
+            offer = Vector(root, distance, self.gateway, port)
             is_best = other is None or offer < other
             self.is_open[port] = not self.is_listening and (is_best or port == root_port)
-        is_asked, self._is_asked = self._is_asked and not self.is_listening, False
-        return is_asked or before != (self.root, self.distance, self.is_open, self.is_listening)
+
+    def _must_wait(self, now: int, root: bytes, distance: int) -> bool:
+        """Tell whether a way may be one that leads over ourselves, and begin or end to wait."""
+        everybody = (one.beacon for heard in self.heard for one in heard.values())
+        is_doubtful = (
+            not self.is_listening
+            and (root, distance) > (self.root, self.distance)
+            and any(one.root == self.root for one in everybody)
+        )
+        self.held_ns = (self.held_ns or now + TREE_HOLD) if is_doubtful else None
+        if self.held_ns is not None and now >= self.held_ns:
+            self.held_ns = None
+        return self.held_ns is not None
 
     def _is_joined_already(self, best: list[Vector | None]) -> bool:
         """Tell whether another way joins our networks, or somebody stands by to do so."""
@@ -105,17 +136,13 @@ class Tree:
         vectors = [one.vector for one in self.heard[port].values()]
         return min((one for one in vectors if one.distance < HOP_LIMIT), default=None)
 
-    def _choose_root(self, best: list[Vector | None]) -> int | None:
-        """Find the root, and the port that leads to it; None: we are it."""
-        self.root, self.distance = self.gateway, 0
+    def _find_way(self, best: list[Vector | None]) -> tuple[bytes, int, int | None]:
+        """Return the root, how far it is, and the port that leads there; None: we are it."""
         ways = [(vector, port) for port, vector in enumerate(best) if vector is not None]
-        if not ways:
-            return None
+        if not ways or min(ways)[0].root >= self.gateway:
+            return self.gateway, 0, None
         vector, port = min(ways)
-        if vector.root >= self.gateway:
-            return None
-        self.root, self.distance = vector.root, vector.distance + 1
-        return port
+        return vector.root, vector.distance + 1, port
 
     @property
     def is_standby(self) -> bool:
@@ -124,7 +151,7 @@ class Tree:
 
     def beacon(self, port: int) -> Beacon:
         """Return what to tell on the network of a port."""
-        distance = HOP_LIMIT if self.is_listening else self.distance
+        distance = HOP_LIMIT if self.is_listening or self.is_held else self.distance
         is_open = self.is_open[port]
         return Beacon(self.root, distance, self.gateway, port, is_open, self.is_standby)
 

@@ -1,10 +1,11 @@
 """Which ports of gateways pass on: between any two networks one way, whatever the drawing."""
 
+from collections import Counter
 from random import Random
 
 import pytest
 
-from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, MS, TREE_ALONE, TREE_JOIN
+from hubbub.limits import BEACON_TIMEOUT, HOP_LIMIT, MS, TREE_ALONE, TREE_HOLD, TREE_JOIN
 from hubbub.protocol.gateway.tree import Tree
 from hubbub.wire.gateways import Beacon, decode_beacon, encode_beacon
 
@@ -20,6 +21,7 @@ class Drawing:
             for number, lans in enumerate(gateways, 1)
         ]
         self.dead: set[int] = set()
+        self.changes: Counter[tuple[int, int]] = Counter()  # Of a port that opens or closes.
         self.run(TREE_ALONE)
         self.run(MS)
 
@@ -29,8 +31,22 @@ class Drawing:
         for _ in range(2 * HOP_LIMIT + 2):
             for one in self._alive():
                 self._tell(one)
+            before = self.open_ports()
             for one in self._alive():
                 self.trees[one].settle(self.now, lambda _, key: key[0] not in self.dead)
+            self.changes.update(before ^ self.open_ports())
+
+    def kill(self, one: int) -> None:
+        """Let a gateway die, and the others agree again; those that must wait do so."""
+        self.dead.add(one)
+        self.changes.clear()
+        self.run(MS)
+        self.run(TREE_HOLD)
+
+    @property
+    def held(self) -> set[int]:
+        """Return the gateways that wait for a way."""
+        return {one for one in self._alive() if self.trees[one].is_held}
 
     def _alive(self) -> list[int]:
         return [one for one in range(len(self.trees)) if one not in self.dead]
@@ -172,11 +188,57 @@ def test_what_is_not_repeated_is_forgotten() -> None:
 def test_root_that_is_gone_is_not_believed_for_ever() -> None:
     drawing = Drawing((0, 1), (1, 2), (2, 3), (3, 1))
     assert {tree.root for tree in drawing.trees} == {drawing.trees[0].gateway}
-    drawing.dead.add(0)
-    drawing.run(MS)
+    drawing.kill(0)
     alive = drawing.trees[1:]
     assert {tree.root for tree in alive} == {drawing.trees[1].gateway}
     drawing.check_tree()
+
+
+def test_nobody_counts_up_the_way_to_a_root_that_is_gone() -> None:
+    """Ports opened and closed at each step, and wishes were withdrawn and had back (maze 21009)."""
+    drawing = Drawing((0, 1), (1, 2), (2, 3), (1, 4), (3, 4), (2, 3), (0, 3))
+    drawing.dead.add(0)
+    drawing.changes.clear()
+    drawing.run(MS)
+    assert drawing.held == {1, 2, 3, 4, 5, 6}
+    assert {tree.beacon(0).distance for tree in drawing.trees[1:]} == {HOP_LIMIT}
+    assert not drawing.changes, "while they wait they go on as before"
+    drawing.run(TREE_HOLD)
+    assert not drawing.held and {tree.root for tree in drawing.trees[1:]} == {
+        drawing.trees[1].gateway
+    }
+    drawing.check_tree()
+
+
+def test_longer_way_to_the_root_is_taken_when_it_is_still_told_after_a_while() -> None:
+    drawing = Drawing((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0))
+    third, root = drawing.trees[2], drawing.trees[0].gateway
+    assert (third.root, third.distance) == (root, 2)
+    drawing.dead.add(1)
+    drawing.run(MS)
+    assert drawing.held == {2}
+    drawing.run(TREE_HOLD)
+    assert (third.root, third.distance) == (root, 4) and not drawing.held
+    drawing.check_tree()
+
+
+def test_who_waits_for_a_way_does_not_answer_others_who_do() -> None:
+    drawing = Drawing((0, 1), (1, 2), (2, 0))
+    drawing.dead.add(0)
+    drawing.run(MS)
+    second, third = drawing.trees[1:]
+    assert drawing.held == {1, 2}
+    second.hear(drawing.now, 1, bytes([2, 0]), third.beacon(0))
+    assert not second.settle(drawing.now, lambda _, key: key[0] not in drawing.dead)
+
+
+def test_who_waits_goes_back_at_once_to_a_way_that_is_as_short() -> None:
+    drawing = Drawing((0, 1), (1, 2), (2, 0))
+    second, way = drawing.trees[1], drawing.trees[0].beacon(1)
+    assert second.settle(drawing.now, lambda _, key: key[0] != 0) and second.is_held
+    second.hear(drawing.now, 0, bytes([0, 1]), way)
+    assert second.settle(drawing.now, lambda *_: True)
+    assert not second.is_held and second.distance == 1
 
 
 def test_both_ports_on_one_network_are_seen() -> None:
@@ -195,8 +257,7 @@ def test_any_drawing_becomes_a_tree_also_after_deaths(seed: int) -> None:
     drawing = Drawing(*drawn)
     drawing.check_tree()
     for one in random.sample(range(len(drawn)), len(drawn) // 2):
-        drawing.dead.add(one)
-        drawing.run(MS)
+        drawing.kill(one)
         drawing.check_tree()
 
 

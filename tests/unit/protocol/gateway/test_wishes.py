@@ -1,10 +1,11 @@
 """What gateways keep in reserve for one that stands by, and what tells that from real wishes."""
 
-from hubbub.limits import MS, PORT_KEPT, SUBJECT_BYTES_MAX
+from hubbub.limits import MS, PORT_KEPT, SUBJECT_BYTES_MAX, WISH_LINGER
 from hubbub.protocol.gateway.port import Port
 from hubbub.protocol.gateway.tree import Tree
 from hubbub.protocol.gateway.wishes import mark
 from hubbub.wire.gateways import Beacon
+from tests.harness import Node
 from tests.unit.protocol.gateway.test_port import Beyond
 
 WANTED = frozenset({"/t/..."})
@@ -108,3 +109,57 @@ def test_gateways_that_stand_by_are_kept_for_but_not_by_one_of_them() -> None:
     trees[0].is_open = [True, True]
     assert trees[0].standing_by(0) == {b"standby"} and trees[0].standing_by(1) == set()
     assert trees[1].standing_by(0) == set()
+
+
+def restart(beyond: Beyond) -> Node:
+    """Kill the node that wants something, and let it come again without a wish."""
+    beyond.lan.nodes.remove(beyond.node)
+    again = beyond.lan.add(2, incarnation=9999)
+    beyond.lan.run(50 * MS)
+    assert beyond.node.key not in beyond.gateway.core.peers
+    return again
+
+
+def test_wishes_of_a_gateway_that_was_restarted_count_until_it_has_told_its_own() -> None:
+    """They were withdrawn for a moment, and gateways forgot how far they were (maze 21009)."""
+    beyond = Standby()
+    again = restart(beyond)
+    beyond.ignore()
+    assert beyond.port.reserve == WANTED
+    again.core.subscribe(beyond.lan.now, "/t/...")
+    beyond.lan.run(WISH_LINGER)
+    beyond.port.look(beyond.lan.now, {again.key}, {again.key})
+    assert (beyond.port.patterns, beyond.port.reserve) == (NOTHING, WANTED)
+
+
+def test_what_a_restarted_node_does_not_want_again_is_withdrawn_after_a_while() -> None:
+    beyond = Beyond()
+    restart(beyond)
+    now = beyond.lan.now
+    assert not beyond.port.look(now)
+    assert not beyond.port.look(now + WISH_LINGER - 1)
+    assert beyond.port.patterns == WANTED
+    assert beyond.port.look(now + WISH_LINGER)
+    assert beyond.port.patterns == NOTHING
+
+
+def test_what_a_restarted_node_withdraws_again_does_not_linger() -> None:
+    beyond = Beyond()
+    again = restart(beyond)
+    again.core.subscribe(beyond.lan.now, "/u/...")
+    beyond.port.look(beyond.lan.now)
+    beyond.lan.run(WISH_LINGER)
+    beyond.port.look(beyond.lan.now)
+    assert beyond.port.patterns == {"/u/..."}
+    again.core.unsubscribe(beyond.lan.now, "/u/...")
+    beyond.lan.run(50 * MS)
+    beyond.port.look(beyond.lan.now)
+    assert beyond.port.patterns == NOTHING
+
+
+def test_wishes_of_a_node_that_leaves_do_not_linger() -> None:
+    beyond = Beyond()
+    beyond.node.core.close(beyond.lan.now, 0)
+    beyond.lan.run(50 * MS)
+    assert beyond.port.look(beyond.lan.now)
+    assert beyond.port.patterns == NOTHING
