@@ -11,6 +11,7 @@ from tests.unit.test_originals_table import functions_in
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]*)\)")
+DEFINITION = re.compile(r"^\[([^\]]+)\]: (?!https?:)(\S+)$", re.M)  # `[name]` leads there.
 
 
 @cache
@@ -34,7 +35,8 @@ def is_dead(page: Path, link: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
-    assert [link for link in LINK.findall(text) if is_dead(page, link)] == []
+    links = LINK.findall(text) + [link for _, link in DEFINITION.findall(text)]
+    assert [link for link in links if is_dead(page, link)] == []
 
 
 @pytest.mark.parametrize(
@@ -47,9 +49,12 @@ def test_dead_link_is_found(link: str) -> None:
 
 def test_every_promise_of_the_readme_names_tests() -> None:
     section = (ROOT / "README.md").read_text().split("## What is promised")[1].split("\n## ")[0]
+    tests = {name for name, link in DEFINITION.findall(section) if "#test_" in link}
     promises = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(promises) >= 12
-    assert [line for line in promises if "#test_" not in line] == []
+    named = [set(re.findall(r"\[([^\]]+)\]", line.split("|")[-2])) for line in promises]
+    assert all(names and names <= tests for names in named)
+    assert set().union(*named) == tests
 
 
 def test_every_page_of_the_guide_is_named_by_the_readme() -> None:

@@ -215,9 +215,9 @@ def _report_faults(
 def convert(path: Place, as_json: Json = False) -> None:
     """Make Parquet files of what a recorder left in its journal.
 
-    Spark reads those alone. A recorder does this by itself, also when it starts again; this is for
-    one that was killed, or recorded with --no-convert. Exits with 1 when something could not be
-    read.
+    The pipeline reads those alone. A recorder does this by itself, also when it starts again; this
+    is for one that was killed, or recorded with --no-convert. Exits with 1 when something could not
+    be read.
     """
     open_store(path)
     from hubbub.store.converter import convert_rest
