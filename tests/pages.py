@@ -30,8 +30,10 @@ ELSEWHERE = {
     # They need a cluster, of processes of their own.
     r"export SPARK_HOME=": "tests/spark/test_cluster.py::test_sweep_on_a_cluster",
     r"\$SPARK_HOME/bin/spark-class ": "tests/spark/test_cluster.py::test_sweep_on_a_cluster",
-    r"\$SPARK_HOME/bin/spark-submit ": "tests/spark/test_cluster.py::"
-    "test_spark_submit_runs_a_command",
+    r"\$SPARK_HOME/bin/spark-submit .* pipeline run ": "tests/spark/test_cluster.py::"
+    "test_spark_submit_makes_tables",
+    r"\$SPARK_HOME/bin/spark-submit .* simulate ": "tests/spark/test_cluster.py::"
+    "test_spark_submit_runs_a_sweep",
     r".*hubbub simulate .*--master ": "tests/spark/test_cluster.py::test_sweep_on_a_cluster",
     r"hubbub pipeline run .*--master ": "tests/spark/test_cluster.py::"
     "test_both_workers_digest_and_the_tables_are_those_of_one_machine",

@@ -153,9 +153,9 @@ def test_recording_is_read_on_a_cluster(master: str, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["6 30 435", "(30, 435)"]
 
 
-def test_spark_submit_runs_a_command(standalone: str, tmp_path: Path) -> None:
-    """`spark-submit` starts Java itself, and tells the master."""
-    script = tmp_path / "job.py"
+def submit(master: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of Hubbub's by `spark-submit`: it starts Java itself, and tells the master."""
+    script = cwd / "job.py"
     script.write_text("from hubbub.cli.main import main\nmain()\n")
     environment = {
         **os.environ,
@@ -164,16 +164,26 @@ def test_spark_submit_runs_a_command(standalone: str, tmp_path: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    done = subprocess.run(
-        [
-            str(HOME / "bin" / "spark-submit"), "--master", standalone, str(script),
-            "simulate", "--spark", "--scenario", "tail_loss", "--seeds", "0:8",
-        ],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800, check=False,
+    return subprocess.run(
+        [str(HOME / "bin" / "spark-submit"), "--master", master, str(script), *arguments],
+        cwd=cwd, env=environment, capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
+
+
+def test_spark_submit_runs_a_sweep(standalone: str, tmp_path: Path) -> None:
+    sweep = ("simulate", "--spark", "--scenario", "tail_loss", "--seeds", "0:8")
+    done = submit(standalone, *sweep, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"8 runs of seeds 0:8: all green", done.stdout)
     assert "nothing missing, nothing twice, in order" in done.stdout
+
+
+def test_spark_submit_makes_tables(standalone: str, large: Path, tmp_path: Path) -> None:
+    done = submit(
+        standalone, "pipeline", "run", str(large / "store"), "--out", "tables", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert_tables_as_in(large, tmp_path)
 
 
 def large_recording(store: Path) -> None:
@@ -205,6 +215,16 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = hubbub("pipeline", "run", "store", "--out", "tables", cwd=folder)
     assert made.returncode == 0, made.stderr
     return folder
+
+
+def assert_tables_as_in(large: Path, folder: Path) -> None:
+    """Compare all tables with those that were made in one Java, row by row."""
+    for name, shape in tables.SHAPES.items():
+        expected, made = (
+            tables.read(one / "tables", name).sort_by([(key, "ascending") for key in shape.keys])
+            for one in (large, folder)
+        )
+        assert made.equals(expected), name
 
 
 def write_settings(folder: Path) -> Path:
@@ -246,12 +266,7 @@ def test_both_workers_digest_and_the_tables_are_those_of_one_machine(
     digested = tasks_with_workers(settings)
     assert digested[0].total() == 8  # Of files: four tasks for each processor.
     assert all(sorted(count) == ["0", "1"] for count in digested), digested
-    for name, shape in tables.SHAPES.items():
-        here, there = (
-            tables.read(folder / "tables", name).sort_by([(key, "ascending") for key in shape.keys])
-            for folder in (large, tmp_path)
-        )
-        assert there.equals(here), name
+    assert_tables_as_in(large, tmp_path)
     made_of = {name: tables.read(tmp_path / "tables", name).num_rows for name in tables.SHAPES}
     assert made_of["messages"] > SMALL_STEP_ROWS
     assert (made_of["quarantine"], made_of["late"]) == (20, 0)
