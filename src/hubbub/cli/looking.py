@@ -23,7 +23,7 @@ Wait = Annotated[
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Show it again each second, until Ctrl-C.")]
 Pattern = Annotated[
-    str, typer.Argument(metavar="[PATTERN]", help='"*" is one level, a last "..." the rest.')
+    str, typer.Argument(metavar="PATTERN", help='"*" is one level, a last "..." the rest.')
 ]
 
 

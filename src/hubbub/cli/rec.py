@@ -34,7 +34,7 @@ def rec(
     patterns: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATTERN...", help='What to record: "*" is one level, a last "..." the rest.'
+            metavar="PATTERN", help='What to record: "*" is one level, a last "..." the rest.'
         ),
     ],
     store: Annotated[

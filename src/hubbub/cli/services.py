@@ -80,7 +80,7 @@ def _show(node: hubbub.Node, screen: Screen, as_json: bool) -> bool:
 
 def ring(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Who would manage these?")
+        list[str] | None, typer.Argument(metavar="NAME", help="Who would manage these?")
     ] = None,
     wait: Wait = _WAIT_S,
     watch: Watch = False,

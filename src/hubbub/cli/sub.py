@@ -20,7 +20,7 @@ def sub(
     patterns: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATTERN...", help='What to receive: "*" is one level, a last "..." the rest.'
+            metavar="PATTERN", help='What to receive: "*" is one level, a last "..." the rest.'
         ),
     ],
     count: Count = None,

@@ -32,7 +32,7 @@ _WIDE_COLUMNS = 110  # A terminal of so many has room for subject and publisher.
 Patterns = Annotated[
     list[str],
     typer.Argument(
-        metavar="PATTERN...", help='What to watch: "*" is one level, a last "..." the rest.'
+        metavar="PATTERN", help='What to watch: "*" is one level, a last "..." the rest.'
     ),
 ]
 Intervals = Annotated[

@@ -49,6 +49,15 @@ def test_help_fits_80_columns_and_says_in_a_sentence_what_it_does(path: tuple[st
 
 
 @EVERY
+def test_arguments_are_words_and_usage_says_once_which_may_be_left_out(
+    path: tuple[str, ...],
+) -> None:
+    arguments = [one for one in COMMANDS[path].params if one.param_type_name == "argument"]
+    for argument in arguments:
+        assert re.fullmatch(r"[A-Z]+", argument.metavar or "CHOICE"), argument.metavar
+
+
+@EVERY
 def test_exit_codes_that_help_names_are_those_of_the_page(path: tuple[str, ...]) -> None:
     named = set(map(int, re.findall(r"[Ee]xits? with (\d+)", " ".join(help_of(path).split()))))
     assert named <= {0, 1, 2, 3}
