@@ -169,6 +169,8 @@ class Incoming:
         endpoint = self.endpoint
         size_bytes -= HEADER_BYTES
         receiver.pass_by(now, sequence, size_bytes, endpoint.received_ns, endpoint.deliveries)
+        if receiver.is_mended:
+            receiver.close_holes()
         if receiver.holes or receiver.blind_holes:
             self.report(peer, receiver)
 
@@ -195,6 +197,8 @@ class Incoming:
             )
         if not is_new:
             endpoint.drops[receiver.refusal] += 1
+        if receiver.is_mended:
+            receiver.close_holes()
         if receiver.is_overrun():
             receiver.abandon(
                 sorted(receiver.requester.missing),

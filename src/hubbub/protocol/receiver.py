@@ -117,6 +117,7 @@ class Receiver:
         self.repaired = 0
         self.ahead_bytes = 0  # Received behind the first missing frame, roughly: what waits for it.
         self.ahead_base = from_frame
+        self.is_mended = False  # The last missing frame has just come: see `close_holes`.
         self.malformed = 0
         self.deferred = 0
         self.refusal = ""  # Why the last frame that was not taken was not.
@@ -314,6 +315,7 @@ class Receiver:
         elif sequence in self.requester.missing:
             self.requester.repaired(now, sequence)
             self.repaired += 1
+            self.is_mended = not self.requester.missing
 
     def extend(self, now: int, next_sequence: int) -> None:
         """Learn that frames up to `next_sequence` were sent; those not here are missing."""
@@ -646,6 +648,12 @@ class Receiver:
                 topic.settle(base, reason, received_ns, out)
             if topic.hole_first and not missing:
                 topic.close_hole()
+
+    def close_holes(self) -> None:
+        """Report the open holes: nothing is missing any more that could make them larger."""
+        self.is_mended = False
+        for topic in self.own_topics():
+            topic.close_hole()
 
     def read_positions(self) -> dict[str, int]:
         """Return how far we are with each topic that is wanted."""
