@@ -154,6 +154,19 @@ def test_lost_frames_are_named_by_topic_and_range_and_order_goes_on() -> None:
     assert inlet.receiver.base == 5
 
 
+def test_hole_at_the_end_of_a_topic_is_told_when_the_last_missing_frame_has_come() -> None:
+    inlet = Inlet(A, B)
+    inlet.data(1, (16, 1, 1), (17, 1, 1))
+    inlet.data(4, (17, 3, 1))
+    inlet.lose([(2, 1)], [(16, 2, 5)])
+    assert inlet.holes == [] and not inlet.receiver.is_mended, "what is in frame 3 may be lost, too"
+    inlet.data(3, (17, 2, 1))
+    assert inlet.receiver.is_mended
+    inlet.receiver.close_holes()
+    assert inlet.holes == [("/a", 2, 6, "not_available")] and not inlet.receiver.is_mended
+    assert inlet.got == [("/a", 1), ("/b", 1), ("/b", 2), ("/b", 3)]
+
+
 def test_skipped_frames_are_no_hole() -> None:
     inlet = Inlet(A)
     inlet.data(1, (16, 1, 1))
