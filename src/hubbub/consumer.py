@@ -99,7 +99,7 @@ class Consumer(Closing):
         self._lock = threading.Lock()
         self._is_stopped = False
         self._subscription = Subscription(
-            node, callback=callback, context=context, queue=queue, overflow=overflow,
+            node._host, callback=callback, context=context, queue=queue, overflow=overflow,
             inline=inline, type=type, channel=connection,
         )  # fmt: skip
         self._machine = machines.Consumer(
@@ -107,7 +107,7 @@ class Consumer(Closing):
             mode=number, scope=scope, age_ns_max=age_ns_max,
             within=self._read_origin(of, inside), is_inside=inside,
         )  # fmt: skip
-        node._enter_subscription(self._subscription, has_callback=callback is not None)
+        node._host.enter(self._subscription)
         try:
             self._driver.call(self._gateway.consume, self._machine, self._take, port)
         except BaseException:

@@ -14,7 +14,7 @@ from hubbub.limits import DIRECT_BYTES_MAX, QUEUE_MESSAGES
 from hubbub.message import Source
 from hubbub.protocol.timetrigger.passing import Letter
 from hubbub.runtime.waiters import Waiters
-from hubbub.subscription import check_callback
+from hubbub.subscription_options import check_callback
 
 if TYPE_CHECKING:
     from hubbub.node import Node

@@ -26,11 +26,12 @@ from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.tcp_options import TcpOptions
 from hubbub.node import Node
+from hubbub.node_options import NodeOptions
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import make_settings
 from hubbub.runtime.listeners import Listener
 from hubbub.runtime.logs import set_log
-from hubbub.services import VERSIONS, ServiceOptions
+from hubbub.service_options import VERSIONS, ServiceOptions
 
 NODE_ID_BYTES = 12
 
@@ -91,20 +92,14 @@ def open(
     node = Node(
         _identity(name, "default" if domain is None else domain, node_id),
         make_settings(options),
-        interface=interface,
-        loopback=loopback,
-        links=choose_links(ways, faults),
-        peers=ways.peers,
-        listen=ways.listen or ListenAt(),
-        tcp=tcp or TcpOptions(),
-        registration=registration,
-        faults=faults,
-        link_options={**sizes, "gso": offload},
-        delivery_threads_max=delivery_threads_max,
-        switch_interval_ms=switch_interval_ms,
-        spin_us=spin_us,
-        service_options=_take_services(services),
-    )
+        NodeOptions(
+            interface=interface, loopback=loopback, links=choose_links(ways, faults),
+            peers=ways.peers, listen=ways.listen or ListenAt(), tcp=tcp or TcpOptions(),
+            registration=registration, faults=faults, link_options={**sizes, "gso": offload},
+            delivery_threads_max=delivery_threads_max, switch_interval_ms=switch_interval_ms,
+            spin_us=spin_us, services=_take_services(services),
+        ),
+    )  # fmt: skip
     return _join(node, channels, on_event, tell_events)
 
 

@@ -126,7 +126,7 @@ class Telling:
         """Tell what is left: the node closes."""
         if not self.is_on:
             return
-        for subscription in list(self._node._subscriptions):
+        for subscription in self._node._host.subscriptions:
             subscription._report()
         self._tell()
         self.is_on = False

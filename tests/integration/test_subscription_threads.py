@@ -30,7 +30,7 @@ class LiveNode(FakeNode):
         super().__init__()
         self._loop = loop
 
-    def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
+    def call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self._loop.call_at(deadline_ns, function)
 
 
@@ -40,9 +40,9 @@ def node() -> Iterator[LiveNode]:
     loop.attach(probe)
     node = LiveNode(loop)
     node.time.call_at = loop.call_at  # type: ignore[method-assign] # The pool's clock as well.
-    node._pool._call_at = loop.call_at
+    node.pool._call_at = loop.call_at
     yield node
-    node._pool.close(PATIENCE_S)
+    node.pool.close(PATIENCE_S)
     loop.detach(probe)
     probe.close()
 
@@ -364,7 +364,7 @@ def test_a_callback_may_close_its_subscription_and_read_pending(node: LiveNode) 
     subscription.deliver(run(5, 4), None)
     begin.set()
     wait_until(lambda: subscription.is_closed and subscription.pending == 0)
-    assert node._pool.close(PATIENCE_S)
+    assert node.pool.close(PATIENCE_S)
     assert seen == [(1, 7), (2, 6), (3, 5)]
 
 

@@ -36,6 +36,8 @@ API = {
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail", "addresses"}
 API |= {"service", "services", "service_host", "subject_services"}
+API |= {"node_host", "node_options", "service_options", "service_statistics"}
+API |= {"subscription_options"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
 HIGH = {"store", "recorder", "pipeline", "report", "gateway"}

@@ -126,11 +126,11 @@ class Recorder(Closing):
             self._scribe = self._make_scribe(disk, split_size, split_time)
             self._watch = Watch(self.node, self._intake, self._passing, self._look)
             self._observer = Observer(self.node, self.patterns, self._intake)
-            self._tap = Tap(self.node, self.patterns, self._intake)
+            self._tap = Tap(self.node._host, self.patterns, self._intake)
             self._tell_beginning()
             self._scribe.start()
             undo.append(self._scribe.finish)
-            self.node._open_subscription(
+            self.node._host.open(
                 self._tap, [(pattern, at) for at, pattern in enumerate(self.patterns)]
             )
             undo.append(self._observer.close)

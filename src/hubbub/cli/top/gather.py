@@ -15,7 +15,8 @@ from hubbub.awareness import RemotePeer
 from hubbub.cli.top.traffic import TopicFigures, Traffic
 from hubbub.closing import Closing
 from hubbub.errors import ConfigurationError
-from hubbub.services import FoundService, Services
+from hubbub.service_statistics import FoundService
+from hubbub.services import Services
 from hubbub.statistics import NodeStatistics
 
 _QUEUE_MESSAGES: Final = 100_000
