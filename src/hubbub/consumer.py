@@ -3,15 +3,18 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from hubbub.addresses import read_device
+from hubbub.bare_topics import BareTopic
 from hubbub.closing import Closing
 from hubbub.data_types import find_data_type, subject_of
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.limits import MS, PERIOD_US_MAX, PRODUCERS_HEARD_MAX, QUEUE_MESSAGES, US
 from hubbub.message import Message, Source, Tick
+from hubbub.producer import check_scope
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.timetrigger import consumer as machines
 from hubbub.protocol.timetrigger.passing import Sample
@@ -54,20 +57,6 @@ class ConsumerStatistics:
     dropped: int
 
 
-class SampledTopic:
-    """The samples of one producer, as subscriptions know topics."""
-
-    def __init__(self, subject: str, source: Source) -> None:
-        self.subject = subject
-        self.source = source
-        self.schema_name = ""
-        self.schema_hash = 0
-        self.sinks: tuple[Any, ...] = ()
-        self.generation = 0
-        self.request = 0
-        self.replayed_ns = 0
-
-
 class Consumer(Closing):
     """Receive one sample a period of each producer of one type, in any thread or event loop.
 
@@ -89,13 +78,12 @@ class Consumer(Closing):
         data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
         number = OBSERVE if is_observer else _check_mode(mode)
         age_ns_max = _check_age(max_age_ms)
-        if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
-            raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
+        check_scope(scope)
         self.context = context
         self._node = node
         self._driver = connection.driver
         self._gateway = connection.driver.core.timed
-        self._topics: dict[bytes, SampledTopic] = {}
+        self._topics: dict[bytes, BareTopic] = {}
         self._lock = threading.Lock()
         self._is_stopped = False
         self._subscription = Subscription(
@@ -168,7 +156,7 @@ class Consumer(Closing):
             if self._is_stopped:
                 return
             self._is_stopped = True
-        if self._driver.closed_reason is None:
+        with suppress(ClosedError):
             self._driver.call(self._gateway.stop, self._machine)
         self._node._components.discard(self)
         self._node._telling.end_counting(self)
@@ -246,11 +234,11 @@ class Consumer(Closing):
             sample.received_ns, tick,
         )  # fmt: skip
 
-    def _make_topic(self, number: int, source: Source) -> SampledTopic:
+    def _make_topic(self, number: int, source: Source) -> BareTopic:
         if self.data_type:
-            return SampledTopic(self.subject, source)
+            return BareTopic(self.subject, source)
         subject = subject_of(number) or self._gateway.names.get(number) or f"/type/{number}"
-        return SampledTopic(subject, source)
+        return BareTopic(subject, source)
 
 
 def read_period(

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hubbub.addresses import VehicleAddress, check_port
@@ -111,8 +112,9 @@ class Mail(Closing):
 
     def close(self) -> None:
         """Hear no more; the port is free for another listener."""
-        if not self._is_closed and self._driver.closed_reason is None:
-            self._driver.call(lambda now: self._post.deafen(self.port, self._take))
+        if not self._is_closed:
+            with suppress(ClosedError):
+                self._driver.call(lambda now: self._post.deafen(self.port, self._take))
         self._end()
 
     stop = close

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ class Producer(Closing):
         if self._is_stopped:
             return
         self._is_stopped = True
-        if self._driver.closed_reason is None:
+        with suppress(ClosedError):
             self._driver.call(self._gateway.stop, self._machine)
         self._node._components.discard(self)
         is_inside = self._turn_of == threading.get_ident()
@@ -211,11 +212,16 @@ def make_options(
         )
     if not isinstance(cap_hz, int) or isinstance(cap_hz, bool) or not 1 <= cap_hz <= CAP_HZ_MAX:
         raise ConfigurationError(f"cap_hz={cap_hz!r} must be a number from 1 to {CAP_HZ_MAX}")
-    if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
-        raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
+    check_scope(scope)
     if not isinstance(copies, int) or isinstance(copies, bool) or not 1 <= copies <= COPIES_MAX:
         raise ConfigurationError(f"copies={copies!r} must be a number from 1 to {COPIES_MAX}")
     return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside), copies)
+
+
+def check_scope(scope: Any) -> None:
+    """Refuse a scope that no interest can carry."""
+    if not isinstance(scope, int) or isinstance(scope, bool) or not 0 <= scope <= 0xFFFF_FFFF:
+        raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
 
 
 def _whole(value: float | None) -> int | None:

@@ -6,23 +6,10 @@ from typing import TYPE_CHECKING, Any
 from hubbub.awareness import RemotePublisher
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
-from hubbub.message import Source
 from hubbub.subscription import Subscription
 
 if TYPE_CHECKING:
     from hubbub.node import Node
-
-
-class ServiceTopic:
-    """What a message of a service says of its topic; it is delivered alone."""
-
-    schema_name = ""
-    schema_hash = replayed_ns = generation = request = 0
-    sinks: tuple[Any, ...] = ()
-
-    def __init__(self, subject: str, source: Source) -> None:
-        self.subject = subject
-        self.source = source
 
 
 class ServiceHost:

@@ -312,3 +312,17 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     wait_until(lambda: sorted(one - {"subscribed"} for one in roles()) != [set(), set()])
     managing = [place for place, one in enumerate(roles()) if "managing" in one]
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
+
+
+def test_service_closes_also_when_its_node_does_at_that_very_moment(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any, **_options: Any) -> None:
+        raise hubbub.ClosedError("by another thread, since the last look")
+
+    service = bus.open().service(NAME)
+    subscription = service.subscribe()
+    with monkeypatch.context() as patch:
+        patch.setattr(service._driver, "call", refuse)
+        service.close()
+    assert subscription.is_closed

@@ -481,3 +481,35 @@ def test_closed_node_ends_components_and_readers(place: Place) -> None:
     with pytest.raises(hubbub.ClosedError):
         node.consume(SPEED, period_ms=1)
     assert all(message.payload == b"x" for message in consumer)  # What was queued, then the end.
+
+
+def test_component_stops_also_when_its_channel_closes_at_that_very_moment(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any) -> None:
+        raise hubbub.ClosedError("by another thread, since the last look")
+
+    with hubbub.Vehicle(
+        "car", domain=place.domain, interface="127.0.0.1",
+        channels=[hubbub.Channel(place.group, place.port)],
+    ) as car:  # fmt: skip
+        consumer = car.consumer(SPEED, period_ms=100)
+        producer = car.producer(SPEED, lambda: b"1")
+        mail = car.listen(9)
+        with monkeypatch.context() as patch:
+            patch.setattr(car.node.channels[0].driver, "call", refuse)
+            for component in (consumer, producer, mail):
+                component.stop()
+        assert consumer.is_stopped and producer.is_stopped and mail.is_closed
+        assert car.node.statistics().consumers == car.node.statistics().producers == ()
+        assert consumer._subscription.is_closed
+
+
+@pytest.mark.parametrize("scope", [-1, 1 << 32, True, "1"])
+def test_scope_that_no_interest_can_carry_is_refused(nodes: Any, scope: Any) -> None:
+    for ask in (
+        lambda: nodes[0].produce(SPEED, lambda: b"", scope=scope),
+        lambda: nodes[1].consume(SPEED, period_ms=100, scope=scope),
+    ):
+        with pytest.raises(hubbub.ConfigurationError, match="must be a number from 0 to 2"):
+            ask()
