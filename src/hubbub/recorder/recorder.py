@@ -32,7 +32,7 @@ from hubbub.store.disk import Disk
 from hubbub.store.lock import StoreLock
 from hubbub.store.recovery import Recovered, recover
 from hubbub.store.writing import Journal
-from hubbub.subjects import check_pattern
+from hubbub.subjects import check_patterns
 
 _log = logging.getLogger("hubbub.recorder")
 _OWN_S = 1.0  # So long a recorder that closes waits for receivers of what its node published.
@@ -83,9 +83,9 @@ class Recorder(Closing):
     A segment of the journal is closed when it has `split_size` bytes or a million messages, or
     after `split_time` seconds if messages are in it; then a process of low priority turns it into
     Parquet files, unless `convert` is False. What is published in `services` is recorded as well.
-    With `quota` bytes the oldest data goes when the store
-    is larger. With `pre` seconds nothing is written until `trigger()` is called: then what came in
-    the last `pre` seconds is, and all that follows.
+    With `quota` bytes the oldest data goes when the store is larger. With `pre` seconds nothing is
+    written until `trigger()` is called: then what came in the last `pre` seconds is, and all that
+    follows.
     """
 
     def __init__(
@@ -321,11 +321,9 @@ class Recorder(Closing):
 
 
 def _check_patterns(patterns: str | Iterable[str]) -> tuple[str, ...]:
-    found = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    found = tuple(check_patterns(patterns))
     if not found:
         raise ConfigurationError("patterns=(): name at least one pattern, such as /...")
-    for pattern in found:
-        check_pattern(pattern)
     return found
 
 
