@@ -8,7 +8,7 @@ import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.options import Domain, Interface, Log, Peers
 from hubbub.cli.quantities import parse_duration
-from hubbub.cli.session import EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_LOST, QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import note, plural
 
 _TOLD = (
@@ -55,7 +55,9 @@ def consume(
     with open_node(domain, interface, log, peers) as node:
         node.on_event(_tell)
         mode = "one" if one else "nearest" if nearest else "all"
-        consumer = node.consume(subject, period_us=period_us, mode=mode, of=of, queue=100_000)
+        consumer = node.consume(
+            subject, period_us=period_us, mode=mode, of=of, queue=QUEUE_MESSAGES
+        )
         code = follow(consumer.receive, write, count, timeout)
         statistics = consumer.statistics()
     if statistics.missed:

@@ -18,9 +18,9 @@ from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
+from hubbub.cli.session import QUEUE_MESSAGES
 from hubbub.cli.terminal import plural, print_json
 
-_QUEUE_MESSAGES = 100_000
 Rates = dict[str, float]
 
 
@@ -73,7 +73,7 @@ def ls(
 def _measure(node: hubbub.Node, pattern: str, seconds: float, screen: Screen) -> Rates:
     """Count what comes for so long; return messages per second by subject."""
     counts: dict[str, int] = {}
-    with node.subscribe(pattern, queue=_QUEUE_MESSAGES, no_local=True) as subscription:
+    with node.subscribe(pattern, queue=QUEUE_MESSAGES, no_local=True) as subscription:
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             message = subscription.receive(left_s)

@@ -15,13 +15,12 @@ from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
+from hubbub.cli.publishing import MEETING_S, is_confirmed
 from hubbub.cli.quantities import at_least
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import note, plural, print_json, size
-from hubbub.limits import MESSAGE_BYTES_MAX, OPENING, SECOND
+from hubbub.limits import MESSAGE_BYTES_MAX
 
-FLUSH_TIMEOUT_S = 10.0
-_MEETING_S = 1.2 * OPENING / SECOND
 _MANAGER_S = 1.0
 _LONELY_S = 2.0  # After so long it is told that nobody listens.
 
@@ -151,9 +150,7 @@ def _meet(publisher: hubbub.Publisher, wait_subs: int, timeout_s: float | None) 
         publisher.wait_for_subscribers(1, _MANAGER_S)
         return True
     if not wait_subs:
-        # A new node keeps its messages until it knows who is there. Waiting for that here delays
-        # none of them, and from then on `publish` tells how many receivers there are.
-        time.sleep(_MEETING_S)
+        time.sleep(MEETING_S)
         return True
     if publisher.wait_for_subscribers(wait_subs, timeout_s):
         return True
@@ -180,10 +177,8 @@ def _publish_and_confirm(
             _publish_all(publisher, payloads, rate, tally, progress)
     except KeyboardInterrupt:  # Between two messages: what was published was counted.
         code = EXIT_INTERRUPTED
-    tally.is_confirmed = node.flush(FLUSH_TIMEOUT_S)
+    tally.is_confirmed = is_confirmed(node.flush)
     tally.seconds = time.monotonic() - start_s
-    if not tally.is_confirmed:
-        note("not every receiver confirmed everything: it was lost, or is slow")
     return code or (0 if tally.is_confirmed else 1)
 
 

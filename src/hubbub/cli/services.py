@@ -12,7 +12,7 @@ from hubbub.cli.looking import Wait, Watch, look_again
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table
-from hubbub.cli.session import EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_LOST, GUEST, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
 _WAIT_S = 1.0
@@ -34,7 +34,6 @@ _RING_COLUMNS = (
     Column("share"),
     Column("would manage", is_number=False),
 )
-_GUEST = hubbub.ServiceOptions(is_guest=True)
 
 app = typer.Typer(
     help="Publish in a service, or listen to one.", no_args_is_help=True, rich_markup_mode=None
@@ -54,7 +53,7 @@ def services(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers, services=_GUEST) as node:
+    with open_node(domain, interface, log, peers, services=GUEST) as node:
         code = look_again(wait, watch, lambda screen: _show(node, screen, as_json))
     raise typer.Exit(code)
 
@@ -94,7 +93,7 @@ def ring(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers, services=_GUEST) as node:
+    with open_node(domain, interface, log, peers, services=GUEST) as node:
         code = look_again(
             wait, watch, lambda screen: _show_ring(node, names or [], screen, as_json)
         )

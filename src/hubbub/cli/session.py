@@ -15,6 +15,10 @@ from hubbub.opening import name_after
 
 COMMAND = ContextVar("command", default="")
 """What runs, as `pub` or `service-pub`: others see its node by that name. Empty: nothing yet."""
+QUEUE_MESSAGES = 100_000
+"""By so many a command that prints or counts may fall behind before it drops any."""
+GUEST = hubbub.ServiceOptions(is_guest=True)
+"""How a command looks at services without a part in them."""
 EXIT_FAILED = 2
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
