@@ -2,13 +2,14 @@
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
-from hubbub.cli.looking import Wait, Watch, look_again
+from hubbub.cli.looking import Wait, Watch, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table
@@ -53,12 +54,11 @@ def services(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers, services=GUEST) as node:
-        code = look_again(wait, watch, lambda screen: _show(node, screen, as_json))
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers, services=GUEST)
+    look(node, wait, lambda node: partial(_show, node, as_json), is_watching=watch)
 
 
-def _show(node: hubbub.Node, screen: Screen, as_json: bool) -> bool:
+def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
     found = node.services.find()
     if as_json:
         print_json([asdict(one) for one in found])
@@ -93,14 +93,13 @@ def ring(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers, services=GUEST) as node:
-        code = look_again(
-            wait, watch, lambda screen: _show_ring(node, names or [], screen, as_json)
-        )
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers, services=GUEST)
+    look(
+        node, wait, lambda node: partial(_show_ring, node, names or [], as_json), is_watching=watch
+    )
 
 
-def _show_ring(node: hubbub.Node, names: list[str], screen: Screen, as_json: bool) -> bool:
+def _show_ring(node: hubbub.Node, names: list[str], as_json: bool, screen: Screen) -> bool:
     members = node.services.ring()
     managers = {name: node.services.manager_of(name) for name in names}
     if as_json:
