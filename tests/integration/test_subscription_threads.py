@@ -17,6 +17,7 @@ from hubbub.events import CallbackFailed, SlowConsumer
 from hubbub.message import Message
 from hubbub.runtime.loop import Loop
 from hubbub.subscription import Subscription
+from tests.integration.bus import wait_until
 from tests.integration.test_loop import Probe
 from tests.unit.runtime.fakes import FakeNode, FakeTopic, run
 
@@ -53,13 +54,6 @@ def tiny_switch_interval() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < end, "it never became so"
-        time.sleep(0.001)
 
 
 def in_thread(function: Callable[[], object]) -> threading.Thread:

@@ -14,7 +14,7 @@ import pytest
 import hubbub
 from hubbub.producer import make_options
 from hubbub.protocol.timetrigger.producer import ProducerOptions
-from tests.integration.bus import IS_SOAK, Events, Place, fresh_place, wait_until
+from tests.integration.bus import IS_SOAK, Events, Place, fresh_place, take, wait_until
 
 SPEED = "/vehicle/speed"
 
@@ -34,15 +34,6 @@ def place() -> Place:
 def nodes(place: Place) -> Iterator[tuple[hubbub.Node, hubbub.Node]]:
     with place.open("maker") as maker, place.open("user") as user:
         yield maker, user
-
-
-def take(consumer: hubbub.Consumer, count: int) -> list[hubbub.Message]:
-    found: list[hubbub.Message] = []
-    while len(found) < count:
-        message = consumer.receive(10)
-        assert message is not None
-        found.append(message)
-    return found
 
 
 def test_nearest_producer_takes_over_and_gives_way(nodes: Any) -> None:
