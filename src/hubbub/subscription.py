@@ -23,7 +23,6 @@ from hubbub.runtime.inbox import Inbox
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.pool import Pool
 from hubbub.runtime.waiters import Waiters
-from hubbub.schema import Schema
 from hubbub.subscription_options import check_options, read_history
 
 _log = logger_of("subscription")
@@ -109,7 +108,7 @@ class Subscription(Closing):
         history: bool | int = False,
         links: tuple[str, ...] = (),
     ) -> None:
-        check_options(queue, overflow, callback, inline)
+        check_options(queue, overflow, callback, inline, type)
         self.links = links  # That it insists on; none: any will do.
         # How many messages of each topic are asked for; 0: all that are kept, None: none.
         self.history = read_history(history)
@@ -138,17 +137,21 @@ class Subscription(Closing):
         self._decoding: DecodingInbox | None = None
         self._callbacks: CallbackRunner | None = None
         self._express: CallbackRunner | None = None  # Inline callbacks need no queue.
-        if isinstance(type, Schema):
-            raise ConfigurationError(f"type={type!r} tells nothing of how to decode: give the type")
         if type is not None:
             self._decoding = DecodingInbox(self._inbox, type, self._report_later)
             self._take = self._decoding.take
         if callback is not None:
-            runner = CallbackRunner(self._inbox, self._take, callback, self._callback_failed)
-            self._callbacks = runner
-            self._notify = runner.run_inline if inline else host.pool.lane(runner.run_turn).notify
-            if inline and type is None:
-                self._express = runner
+            self._call_back(callback, inline)
+
+    def _call_back(self, callback: Callback, inline: bool) -> None:
+        """Hand every message to a callback."""
+        self._callbacks = CallbackRunner(self._inbox, self._take, callback, self._callback_failed)
+        if inline:
+            self._notify = self._callbacks.run_inline
+        else:
+            self._notify = self._host.pool.lane(self._callbacks.run_turn).notify
+        if inline and self.type is None:
+            self._express = self._callbacks
 
     def deliver(self, delivery: Delivery, context: Any) -> None:
         """Take a run from the node; several channels may do so at once, each in its own order."""

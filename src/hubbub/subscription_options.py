@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import HISTORY_MESSAGES_MAX
+from hubbub.schema import Schema
 
 OVERFLOW_POLICIES: Final = ("drop_oldest", "drop_newest", "disconnect")
 
@@ -31,7 +32,7 @@ def check_callback(callback: Any) -> None:
         )
 
 
-def check_options(queue: int, overflow: str, callback: Any, inline: bool) -> None:
+def check_options(queue: int, overflow: str, callback: Any, inline: bool, kind: Any) -> None:
     """Refuse options that cannot work, saying what can."""
     if not isinstance(queue, int) or queue < 1:
         raise ConfigurationError(
@@ -43,3 +44,5 @@ def check_options(queue: int, overflow: str, callback: Any, inline: bool) -> Non
     check_callback(callback)
     if inline and callback is None:
         raise ConfigurationError("inline=True runs a callback on the I/O thread: give a callback")
+    if isinstance(kind, Schema):
+        raise ConfigurationError(f"type={kind!r} tells nothing of how to decode: give the type")

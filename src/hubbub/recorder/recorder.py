@@ -1,7 +1,8 @@
 """`hubbub.Recorder`: a node that writes down what it hears, and loses nothing it acknowledged."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
@@ -111,38 +112,37 @@ class Recorder(Closing):
         self._is_over_quota = False
         self._is_closed = False
         self._segments_seen = 0
-        self._lock = StoreLock(self.store)
-        undo: list[Callable[[], object]] = [self._lock.release]
-        try:
+        with ExitStack() as undo:
+            self._lock = StoreLock(self.store)
+            undo.callback(self._lock.release)
             self._recovered = self._recover(disk or Disk())
             self._converter = self._start_converter() if convert else None
             if self._converter is not None:
-                undo.append(self._converter.finish)
+                undo.callback(self._converter.finish)
             self._owns_node = not isinstance(node, Node)
             self.node = node if isinstance(node, Node) else open_node(**(node or {}))
             if self._owns_node:
-                undo.append(self.node.close)
+                undo.callback(self.node.close)
             self._intake = Intake(queue_bytes, int(pre * SECOND))
             self._scribe = self._make_scribe(disk, split_size, split_time)
-            self._watch = Watch(self.node, self._intake, self._passing, self._look)
-            self._observer = Observer(self.node, self.patterns, self._intake)
-            self._tap = Tap(self.node._host, self.patterns, self._intake)
-            self._tell_beginning()
-            self._scribe.start()
-            undo.append(self._scribe.finish)
-            self.node._host.open(
-                self._tap, [(pattern, at) for at, pattern in enumerate(self.patterns)]
-            )
-            undo.append(self._observer.close)
-            self._served = [
-                ServiceTap(self.node, self.node.service(name), self._intake) for name in services
-            ]
-            self._observer.look()
-            self._watch.start()
-        except BaseException:
-            for step in reversed(undo):
-                step()
-            raise
+            self._begin(services, undo)
+            undo.pop_all()
+
+    def _begin(self, services: Iterable[str], undo: ExitStack) -> None:
+        """Let what the node hears come in."""
+        self._watch = Watch(self.node, self._intake, self._passing, self._look)
+        self._observer = Observer(self.node, self.patterns, self._intake)
+        self._tap = Tap(self.node._host, self.patterns, self._intake)
+        self._tell_beginning()
+        self._scribe.start()
+        undo.callback(self._scribe.finish)
+        self.node._host.open(self._tap, [(one, at) for at, one in enumerate(self.patterns)])
+        undo.callback(self._observer.close)
+        self._served = [
+            ServiceTap(self.node, self.node.service(name), self._intake) for name in services
+        ]
+        self._observer.look()
+        self._watch.start()
 
     def _recover(self, disk: Disk) -> Recovered:
         try:
