@@ -1,10 +1,11 @@
 """All services of a node: its socket, who is there, and the lists that it keeps."""
 
+from contextlib import suppress
 from dataclasses import replace
 from random import Random, SystemRandom
 from threading import Lock
 from time import monotonic, monotonic_ns, time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hubbub.errors import ClosedError
 from hubbub.events import Event, ManagerChanged, ServiceUnavailable, SlowConsumer
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _log = logger_of("connection")
+_OF_SERVICES: Final = (Delivered, Settled)  # A union would be made anew at each message.
 _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
@@ -213,9 +215,9 @@ class Services:
     def _hear(self, now: int, peer: Peer, body: bytes) -> None:
         """Hear where the services of a peer are."""
         members = decode_members(body)
-        if members is not None and self.driver.closed_reason is None:
-            swim = self.driver.machine.swim
-            self.driver.call(swim.greet, str(peer.address[0]), members)
+        if members is not None:
+            with suppress(ClosedError):  # Else what else came in that turn would be lost.
+                self.driver.call(self.driver.machine.swim.greet, str(peer.address[0]), members)
 
     def report(self, name: str, reason: str) -> None:
         """Report that a message found nobody, not too often."""
@@ -229,7 +231,7 @@ class Services:
 
     def _take(self, found: Found) -> None:
         """Hand on what the machine tells; no lock is held."""
-        if isinstance(found, Delivered | Settled):
+        if isinstance(found, _OF_SERVICES):
             if self.subjects is None or not found.subject or not self._take_subject(found):
                 self._give(found)
         elif isinstance(found, GivenUp):

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hubbub.wire.services import (
     PUBLISH,
     SUBSCRIBE_SERVICE,
     Message,
+    encode_members,
     encode_message,
     service_key,
 )
@@ -314,12 +316,24 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
 
 
+def refuse(*_arguments: Any, **_options: Any) -> None:
+    raise hubbub.ClosedError("by another thread, since the last look")
+
+
+def test_announcement_that_comes_while_services_close_does_not_disturb_the_channel(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = bus.open().services
+    body = encode_members(services.driver.machine.swim.announcement(7266))
+    peer = SimpleNamespace(address=("127.0.0.1", 7266))
+    with monkeypatch.context() as patch:
+        patch.setattr(services.driver, "call", refuse)
+        services._hear(0, peer, body)  # type: ignore[arg-type]
+
+
 def test_service_closes_also_when_its_node_does_at_that_very_moment(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_arguments: Any, **_options: Any) -> None:
-        raise hubbub.ClosedError("by another thread, since the last look")
-
     service = bus.open().service(NAME)
     subscription = service.subscribe()
     with monkeypatch.context() as patch:
