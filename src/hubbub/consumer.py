@@ -12,6 +12,7 @@ from hubbub.bare_topics import BareTopic
 from hubbub.closing import Closing
 from hubbub.data_types import find_data_type, subject_of
 from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.given import is_number
 from hubbub.limits import MS, PERIOD_US_MAX, PRODUCERS_HEARD_MAX, QUEUE_MESSAGES, US
 from hubbub.message import Message, Source, Tick
 from hubbub.producer import check_scope
@@ -249,7 +250,7 @@ def read_period(
         raise ConfigurationError("give one of period_ms and period_us")
     what = f"period_ms={period_ms!r}" if period_us is None else f"period_us={period_us!r}"
     value = period_us if period_ms is None else period_ms
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+    if not is_number(value) or value != value:
         raise ConfigurationError(f"{what} is no number")
     period = value if period_ms is None else value * 1000
     if not 1 <= period <= PERIOD_US_MAX and not (may_be_once and period == 0):
@@ -267,7 +268,6 @@ def _check_mode(mode: Any) -> int:
 def _check_age(max_age_ms: Any) -> int:
     if max_age_ms is None:
         return 0
-    is_number = isinstance(max_age_ms, int | float) and not isinstance(max_age_ms, bool)
-    if not is_number or not 0 < max_age_ms < 1e12:
+    if not is_number(max_age_ms) or not 0 < max_age_ms < 1e12:
         raise ConfigurationError(f"max_age_ms={max_age_ms!r} must be more than 0, or None")
     return int(max_age_ms * MS)

@@ -13,6 +13,7 @@ from hubbub.channel import Channel
 from hubbub.configuration import OPTIONS, configurable, suggest
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
+from hubbub.given import is_number, is_whole
 from hubbub.limits import (
     DELIVERY_THREADS_MAX,
     NODE_NAME_BYTES_MAX,
@@ -246,18 +247,18 @@ def _check_numbers(sizes: dict[str, int], threads_max: Any, interval_ms: Any, sp
 
 
 def _check_number(name: str, value: Any, bound: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_whole(value):
         raise ConfigurationError(f"{name}={value!r} is not a whole number")
     if value < bound:
         raise ConfigurationError(f"{name}={value} must be at least {bound}")
 
 
 def _check_timing(interval_ms: Any, spin_us: Any) -> None:
-    if not isinstance(spin_us, int | float) or not 0 <= spin_us <= SPIN_US_MAX:
+    if not is_number(spin_us) or not 0 <= spin_us <= SPIN_US_MAX:
         raise ConfigurationError(f"spin_us={spin_us!r} must be from 0 to {SPIN_US_MAX}")
     if interval_ms is None:
         return
-    if not isinstance(interval_ms, int | float) or isinstance(interval_ms, bool):
+    if not is_number(interval_ms):
         raise ConfigurationError(f"switch_interval_ms={interval_ms!r} is not a number")
     if not 0 < interval_ms < float("inf"):
         raise ConfigurationError(f"switch_interval_ms={interval_ms} must be more than 0, or None")

@@ -15,6 +15,7 @@ from hubbub.closing import Closing
 from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError, PayloadError
 from hubbub.events import SampleFailed
+from hubbub.given import is_number, is_whole
 from hubbub.limits import CAP_HZ_MAX, COPIES_MAX, MS, PERIOD_US_MAX, STOP_PATIENCE_S, US
 from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
 from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
@@ -205,22 +206,22 @@ def make_options(
     """Check the options of a producer."""
     if schedule not in SCHEDULES:
         raise ConfigurationError(f"schedule={schedule!r}: choose one of {', '.join(SCHEDULES)}")
-    floor_us = _whole(floor_ms * 1000 if isinstance(floor_ms, int | float) else None)
+    floor_us = _whole(floor_ms * 1000 if is_number(floor_ms) else None)
     if floor_us is None or not 1 <= floor_us <= PERIOD_US_MAX:
         raise ConfigurationError(
             f"floor_ms={floor_ms!r} must be from 0.001 to {PERIOD_US_MAX / 1e3}"
         )
-    if not isinstance(cap_hz, int) or isinstance(cap_hz, bool) or not 1 <= cap_hz <= CAP_HZ_MAX:
+    if not is_whole(cap_hz) or not 1 <= cap_hz <= CAP_HZ_MAX:
         raise ConfigurationError(f"cap_hz={cap_hz!r} must be a number from 1 to {CAP_HZ_MAX}")
     check_scope(scope)
-    if not isinstance(copies, int) or isinstance(copies, bool) or not 1 <= copies <= COPIES_MAX:
+    if not is_whole(copies) or not 1 <= copies <= COPIES_MAX:
         raise ConfigurationError(f"copies={copies!r} must be a number from 1 to {COPIES_MAX}")
     return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside), copies)
 
 
 def check_scope(scope: Any) -> None:
     """Refuse a scope that no interest can carry."""
-    if not isinstance(scope, int) or isinstance(scope, bool) or not 0 <= scope <= 0xFFFF_FFFF:
+    if not is_whole(scope) or not 0 <= scope <= 0xFFFF_FFFF:
         raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
 
 

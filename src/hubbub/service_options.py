@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_whole
 from hubbub.limits import SERVICE_LEVELS_MAX
 from hubbub.protocol.rendezvous.placement import find_placement
 from hubbub.protocol.rendezvous.profile import find_profile
@@ -38,10 +39,10 @@ class ServiceOptions:
         find_profile(self.membership)
         find_placement(self.placement)
         weight, policy = self.weight, self.policy
-        if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 1000:
+        if not is_whole(weight) or not 1 <= weight <= 1000:
             raise ConfigurationError(f"weight={weight!r} must be a number from 1 to 1000")
         levels = self.service_levels
-        if not isinstance(levels, int) or not 1 <= levels <= SERVICE_LEVELS_MAX:
+        if not is_whole(levels) or not 1 <= levels <= SERVICE_LEVELS_MAX:
             raise ConfigurationError(
                 f"service_levels={levels!r} must be a number from 1 to {SERVICE_LEVELS_MAX}"
             )

@@ -4,6 +4,7 @@ import inspect
 from typing import Any, Final
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_whole
 from hubbub.limits import HISTORY_MESSAGES_MAX
 from hubbub.schema import Schema
 
@@ -14,7 +15,7 @@ def read_history(history: bool | int) -> int | None:
     """Return how many messages of history are asked for; 0: all that are kept, None: none."""
     if history is True or history is False:
         return 0 if history else None
-    if not isinstance(history, int) or not 1 <= history <= HISTORY_MESSAGES_MAX:
+    if not is_whole(history) or not 1 <= history <= HISTORY_MESSAGES_MAX:
         raise ConfigurationError(
             f"history={history!r}: give True for all that publishers keep, or a number of messages"
             f" between 1 and {HISTORY_MESSAGES_MAX}"
@@ -34,7 +35,7 @@ def check_callback(callback: Any) -> None:
 
 def check_options(queue: int, overflow: str, callback: Any, inline: bool, kind: Any) -> None:
     """Refuse options that cannot work, saying what can."""
-    if not isinstance(queue, int) or queue < 1:
+    if not is_whole(queue) or queue < 1:
         raise ConfigurationError(
             f"queue={queue!r}: give the number of messages to hold, at least 1"
         )

@@ -266,6 +266,7 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         ({"membership": "slow"}, "fast, seed"),
         ({"placement": "random"}, "xor, hrw, weighted"),
         ({"weight": 0}, "from 1 to 1000"),
+        ({"service_levels": True}, "service_levels=True must be a number from 1"),
         ({"policy": 5}, "give a function"),
         ({"version": "v3"}, "choose v1 or v2"),
     ],

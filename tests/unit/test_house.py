@@ -28,7 +28,7 @@ FUNCTION_LINES_MAX = 70
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 
-FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
+FOUNDATION = {"errors", "limits", "given", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
     *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks", "telling"),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_number, is_whole
 from hubbub.limits import MS
 from hubbub.protocol.burst import Address
 
@@ -58,7 +59,7 @@ class Faults:
         for name in ("loss", "duplicate", "reorder", "corrupt"):
             _check_number(name, getattr(self, name), 1)
         _check_number("delay_ms", self.delay_ms, DELAY_MS_MAX)
-        if self.seed is not None and not isinstance(self.seed, int):
+        if self.seed is not None and not is_whole(self.seed):
             raise ConfigurationError(f"faults seed={self.seed!r} is not a whole number")
         if self.direction not in ("both", *DIRECTIONS):
             raise ConfigurationError(
@@ -301,5 +302,5 @@ def _without(run: Run, lost: list[int]) -> list[Run]:
 
 
 def _check_number(name: str, value: object, bound: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= bound:
+    if not is_number(value) or not 0 <= value <= bound:
         raise ConfigurationError(f"faults {name}={value!r} must be a number from 0 to {bound}")
