@@ -1,7 +1,6 @@
 """`hubbub pub`: publish from the command line, and say who got it."""
 
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
-from hubbub.cli.publishing import MEETING_S, is_confirmed
+from hubbub.cli.publishing import MEETING_S, as_typed, is_confirmed, stdin_lines
 from hubbub.cli.quantities import at_least
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import note, plural, print_json, size
@@ -106,7 +105,7 @@ def pub(
     with open_node(domain, interface, log, peers) as node:
         node.on_event(_tell_slow_consumers)
         publisher = node.publisher(subject)
-        payloads = _lines() if lines else _repeat(_payload(body, size_bytes), count, rate)
+        payloads = stdin_lines() if lines else _repeat(_payload(body, size_bytes), count, rate)
         if not _meet(publisher, wait_subs, timeout):
             raise typer.Exit(1)
         tally = Tally()
@@ -127,7 +126,7 @@ def _check_what(body: str | None, size_bytes: int | None, lines: bool) -> None:
 
 def _payload(body: str | None, size_bytes: int | None) -> bytes:
     if body is not None:
-        return os.fsencode(body)  # An argument that is not UTF-8 is sent as it was typed.
+        return as_typed(body)
     if size_bytes is not None:
         return (bytes(range(256)) * (size_bytes // 256 + 1))[:size_bytes]
     return sys.stdin.buffer.read()
@@ -136,11 +135,6 @@ def _payload(body: str | None, size_bytes: int | None) -> bytes:
 def _repeat(payload: bytes, count: int | None, rate: float | None) -> Iterator[bytes]:
     is_endless = count is None and rate is not None
     return itertools.repeat(payload) if is_endless else itertools.repeat(payload, count or 1)
-
-
-def _lines() -> Iterator[bytes]:
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n")
 
 
 def _meet(publisher: hubbub.Publisher, wait_subs: int, timeout_s: float | None) -> bool:

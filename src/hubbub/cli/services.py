@@ -1,6 +1,5 @@
 """`hubbub services`, `ring` and `service`: what there is, who manages it, and using it."""
 
-import sys
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated
@@ -11,6 +10,7 @@ import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.looking import Wait, Watch, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.publishing import as_typed, stdin_lines
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table
 from hubbub.cli.session import EXIT_LOST, GUEST, open_node
@@ -150,9 +150,8 @@ def publish(
     with open_node(domain, interface, log, peers, services=True) as node:
         node.services.wait_for_members(1, 1.0)
         service = node.service(name)
-        lines = sys.stdin.buffer if payload is None else [payload.encode()]
-        for line in lines:
-            count = service.publish(line.rstrip(b"\n"), wait=timeout, retain=retain)
+        for body in stdin_lines() if payload is None else [as_typed(payload)]:
+            count = service.publish(body, wait=timeout, retain=retain)
             if as_json:
                 print_json({"service": name, "subscribers": count, "manager": service.manager})
             elif not count:
