@@ -49,7 +49,7 @@ class Mail(Closing):
         self.port = port
         self.dropped = 0
         self._node = node
-        self._connection = node.channels[0]
+        self._connection = node._first_channel()
         self._driver = self._connection.driver
         self._post = self._driver.core.timed.post
         self._callback = callback

@@ -112,7 +112,7 @@ class Node(Closing):
         self, channel: Connection | Channel | str | None, subject: str
     ) -> Connection:
         if channel is None:
-            for connection in self._connections.values():
+            for connection in self.channels:
                 if matches(connection.channel.subjects, subject):
                     return connection
             raise ConfigurationError(
@@ -120,6 +120,11 @@ class Node(Closing):
                 + (", ".join(f"{c.name} for {c.channel.subjects}" for c in self.channels) or "none")
             )
         return self._named(channel)
+
+    def _first_channel(self) -> Connection:
+        for connection in self.channels:
+            return connection
+        raise ConfigurationError(f"node {self.name} is on no channel: connect() it to one first")
 
     def _named(self, channel: Connection | Channel | str) -> Connection:
         name = channel if isinstance(channel, str) else getattr(channel, "name", repr(channel))
@@ -343,8 +348,8 @@ class Node(Closing):
         """
         self._refuse_closed()
         subject = "/..." if what is None else find_data_type(what)[1]
-        connection = self.channels[0] if what is None and channel is None else None
-        connection = connection or self._connection_of(channel, subject)
+        is_any = what is None and channel is None
+        connection = self._first_channel() if is_any else self._connection_of(channel, subject)
         consumer = Consumer(
             self, connection, what, period_us=0, is_observer=True, callback=callback,
             context=context, queue=queue, overflow=overflow, inline=inline,
@@ -355,7 +360,7 @@ class Node(Closing):
     def schedule(self, channel: Connection | Channel | str | None = None) -> Schedule:
         """Look on who makes and wants what how often, on one channel (by default the first)."""
         self._refuse_closed()
-        return Schedule(self, self.channels[0] if channel is None else self._named(channel))
+        return Schedule(self, self._first_channel() if channel is None else self._named(channel))
 
     # Services.
 
@@ -392,7 +397,7 @@ class Node(Closing):
                     raise ConfigurationError(
                         f"links={self.links!r}: services need the network; add tcp or multicast"
                     )
-                self._services = Services(self, self.channels[0], self._options.services)
+                self._services = Services(self, self._first_channel(), self._options.services)
             return self._services
 
     # Events.
