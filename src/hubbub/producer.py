@@ -156,24 +156,31 @@ class Producer(Closing):
         return bool(self._due)
 
     def _sample(self, due: Due) -> None:
-        """Make a sample and send it; what goes wrong is reported, and the next tick follows."""
-        with self._turn:
-            if self._is_stopped:
-                return
-            self._turn_of = threading.get_ident()
-            try:
-                sampled_ns = self._gateway.clock.at(time.monotonic_ns())
-                value = self._read()
-                data = None if value is None else self._pack(value)
-            except Exception as error:
-                self._connection._emit(
-                    SampleFailed(self._connection.name, self.subject, error), self
-                )
-                data = None
-            finally:
-                self._turn_of = 0
-        if not self._is_stopped:
-            self._finish(due, data, sampled_ns)
+        """Make a sample and send it; whatever goes wrong, the next tick follows."""
+        data, sampled_ns = None, 0
+        try:
+            with self._turn:
+                if not self._is_stopped:
+                    sampled_ns = self._gateway.clock.at(time.monotonic_ns())
+                    data = self._read_one()
+        finally:
+            if not self._is_stopped:
+                self._finish(due, data, sampled_ns)
+
+    def _read_one(self) -> bytes | None:
+        """Make a sample; None: there is none, and what went wrong is reported."""
+        self._turn_of = threading.get_ident()
+        try:
+            value = self._read()
+            return None if value is None else self._pack(value)
+        except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
+            raise
+        except BaseException as error:
+            event = SampleFailed(self._connection.name, self.subject, error)
+            self._connection._emit(event, self)
+            return None
+        finally:
+            self._turn_of = 0
 
     def _finish(self, due: Due, data: bytes | None, sampled_ns: int) -> None:
         try:

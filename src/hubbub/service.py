@@ -353,7 +353,7 @@ class Service(Closing):
             try:
                 reply = check_payload(function(message))
                 self._driver.call(self._machine.reply, delivered.answer, reply)
-            except Exception:
+            except BaseException:  # Also `sys.exit()`: others have asked, too.
                 _log.exception("service %s has no answer", self.name)
         return bool(self._asked)
 

@@ -67,6 +67,7 @@ _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
 _AROUND_BYTES = 40 + 8 + HEADER_BYTES + ENVELOPE_BYTES + 21 + 2
 _REPORT_S = 1.0  # Events of one service and reason: one so often.
+_REPORTED_MAX = 1024
 
 
 class Services:
@@ -226,6 +227,8 @@ class Services:
     def _report(self, what: tuple[str, str], event: Event) -> None:
         now = monotonic()
         if now - self._reported.get(what, -_REPORT_S) >= _REPORT_S:
+            if len(self._reported) >= _REPORTED_MAX:
+                self._reported.clear()
             self._reported[what] = now
             self._node._emit(event)
 

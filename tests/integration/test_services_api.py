@@ -317,6 +317,28 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
 
 
+def test_request_is_answered_though_the_one_before_it_ended_the_answering(bus: Bus) -> None:
+    service = bus.open().service("sums")
+    asked = [SimpleNamespace(answer=None), SimpleNamespace(answer=None)]
+    answered: list[Any] = []
+
+    def answer(message: Any) -> bytes:
+        answered.append(message)
+        raise SystemExit
+
+    service._answer = answer
+    service._asked.extend((one, number) for number, one in enumerate(asked))  # type: ignore[misc]
+    service._lane.notify()
+    wait_until(lambda: answered == [0, 1])
+
+
+def test_memory_of_what_was_reported_is_bounded(bus: Bus) -> None:
+    services = bus.open().services
+    for number in range(3000):
+        services.report(f"s{number}", "nobody subscribes")
+    assert len(services._reported) <= 1024
+
+
 def refuse(*_arguments: Any, **_options: Any) -> None:
     raise hubbub.ClosedError("by another thread, since the last look")
 

@@ -504,3 +504,20 @@ def test_scope_that_no_interest_can_carry_is_refused(nodes: Any, scope: Any) -> 
     ):
         with pytest.raises(hubbub.ConfigurationError, match="must be a number from 0 to 2"):
             ask()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_producer_goes_on_after_whatever_its_function_raises(nodes: Any, inline: bool) -> None:
+    raised: list[BaseException] = [ValueError("no"), SystemExit(3), GeneratorExit()]
+
+    def read() -> bytes:
+        if raised:
+            raise raised.pop()
+        return b"1"
+
+    maker, user = nodes
+    events = Events()
+    maker.on_event(events)
+    maker.produce(SPEED, read, inline=inline)
+    take(user.consume(SPEED, period_ms=20), 3)
+    wait_until(lambda: len(events.of(hubbub.SampleFailed)) == 3)
