@@ -10,6 +10,7 @@ from typing import Any
 
 from hubbub.closing import Closing
 from hubbub.errors import ConfigurationError, MissingExtra, StoreError
+from hubbub.given import is_number
 from hubbub.limits import (
     JOURNAL_SPLIT_BYTES,
     JOURNAL_SPLIT_BYTES_MAX,
@@ -331,21 +332,23 @@ def _check_options(
     queue_bytes: int, split_size: int, split_time: float, quota: int | None, pre: float
 ) -> None:
     """Refuse options that cannot work, saying what can."""
-    if queue_bytes < RECORDER_QUEUE_BYTES_MIN:
+    if not is_number(queue_bytes) or queue_bytes < RECORDER_QUEUE_BYTES_MIN:
         raise ConfigurationError(
-            f"queue_bytes={queue_bytes}: at least {RECORDER_QUEUE_BYTES_MIN} may wait for the disk"
+            f"queue_bytes={queue_bytes!r}: at least {RECORDER_QUEUE_BYTES_MIN} may wait for"
+            " the disk"
         )
-    if not JOURNAL_SPLIT_BYTES_MIN <= split_size <= JOURNAL_SPLIT_BYTES_MAX:
+    is_size = is_number(split_size)
+    if not is_size or not JOURNAL_SPLIT_BYTES_MIN <= split_size <= JOURNAL_SPLIT_BYTES_MAX:
         raise ConfigurationError(
-            f"split_size={split_size}: give bytes between {JOURNAL_SPLIT_BYTES_MIN} and"
+            f"split_size={split_size!r}: give bytes between {JOURNAL_SPLIT_BYTES_MIN} and"
             f" {JOURNAL_SPLIT_BYTES_MAX}"
         )
-    if split_time <= 0:
-        raise ConfigurationError(f"split_time={split_time}: give seconds, more than 0")
-    if pre < 0:
-        raise ConfigurationError(f"pre={pre}: give seconds, 0 to write everything at once")
-    if quota is not None and quota < 2 * split_size:
+    if not is_number(split_time) or not split_time > 0:
+        raise ConfigurationError(f"split_time={split_time!r}: give seconds, more than 0")
+    if not is_number(pre) or not pre >= 0:
+        raise ConfigurationError(f"pre={pre!r}: give seconds, 0 to write everything at once")
+    if quota is not None and not (is_number(quota) and quota >= 2 * split_size):
         raise ConfigurationError(
-            f"quota={quota}: give at least two segments, {2 * split_size} bytes, or a smaller"
+            f"quota={quota!r}: give at least two segments, {2 * split_size} bytes, or a smaller"
             " split_size"
         )
