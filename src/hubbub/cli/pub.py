@@ -16,7 +16,7 @@ from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
 from hubbub.cli.publishing import MEETING_S, as_typed, is_confirmed, stdin_lines
 from hubbub.cli.quantities import at_least
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node, tell_of
 from hubbub.cli.terminal import note, plural, print_json, size
 from hubbub.limits import MESSAGE_BYTES_MAX
 
@@ -103,7 +103,7 @@ def pub(
     """
     _check_what(body, size_bytes, lines)
     with open_node(domain, interface, log, peers) as node:
-        node.on_event(_tell_slow_consumers)
+        node.on_event(tell_of(hubbub.SlowConsumer, hubbub.LinkDown, hubbub.LinkUp))
         publisher = node.publisher(subject)
         payloads = stdin_lines() if lines else _repeat(_payload(body, size_bytes), count, rate)
         if not _meet(publisher, wait_subs, timeout):
@@ -223,8 +223,3 @@ def _report(subject: str, tally: Tally, as_json: bool) -> None:
     unheard = f" ({tally.unheard:,} while nobody listened)" if tally.unheard else ""
     speed = f"in {tally.seconds:.3f} s, {tally.rate:,.0f} messages/s"
     note(f"{what}{unheard} to {plural(tally.receivers, 'receiver')} {speed}")
-
-
-def _tell_slow_consumers(event: hubbub.Event) -> None:
-    if isinstance(event, hubbub.SlowConsumer | hubbub.LinkDown | hubbub.LinkUp):
-        note(str(event))
