@@ -101,6 +101,7 @@ def test_ctrl_c_waits_for_the_first_result_also_where_another_thread_takes_the_s
         yield "first"
         yield "second"
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell may ignore it.
     coming = _uninterrupted_start(results())
     try:
         assert next(coming) == "first"
@@ -108,5 +109,6 @@ def test_ctrl_c_waits_for_the_first_result_also_where_another_thread_takes_the_s
             next(coming)
         assert [*_uninterrupted_start(iter(["a", "b"]))] == ["a", "b"]  # type: ignore[arg-type]
     finally:
+        signal.signal(signal.SIGINT, before)
         is_over.set()
         other.join()
