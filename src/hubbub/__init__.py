@@ -65,7 +65,9 @@ from hubbub.runtime.logs import set_log
 from hubbub.schedule import Schedule, ScheduledConsumer, ScheduledProducer
 from hubbub.schema import Schema
 from hubbub.service import Service
-from hubbub.services import ServiceOptions, Services, ServicesStatistics
+from hubbub.service_options import ServiceOptions
+from hubbub.service_statistics import ServicesStatistics
+from hubbub.services import Services
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription

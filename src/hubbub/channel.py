@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_whole
 from hubbub.links.opening import check_options
 from hubbub.protocol.settings import Settings
 from hubbub.subjects import check_pattern
@@ -34,7 +35,7 @@ class Channel:
         check_pattern(self.subjects)
         for name in ("port", "ttl"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
+            if not is_whole(value):
                 raise ConfigurationError(f"{name}={value!r} is not a whole number")
         if not isinstance(self.interface, str | None):
             raise ConfigurationError(f"interface={self.interface!r}: give a name or an address")

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_number
 
 
 class Closing(ABC):
@@ -35,7 +36,6 @@ class Closing(ABC):
 def read_linger(linger_ms: Any, default_ms: float) -> float:
     """Return how long an end may last, in seconds; refuse nonsense before anything has ended."""
     linger = default_ms if linger_ms is None else linger_ms
-    is_number = isinstance(linger, int | float) and not isinstance(linger, bool)
-    if not is_number or not 0 <= linger < float("inf"):
+    if not is_number(linger) or not 0 <= linger < float("inf"):
         raise ConfigurationError(f"linger_ms={linger!r}: give milliseconds, at least 0")
     return float(linger) / 1000

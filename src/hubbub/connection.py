@@ -5,17 +5,19 @@ from functools import cache
 from itertools import count
 from random import Random, SystemRandom
 from time import monotonic, monotonic_ns, time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hubbub import neighbours
 from hubbub.channel import Channel
 from hubbub.closing import Closing, read_linger
-from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event, SchemaMismatch
 from hubbub.limits import PATTERNS_MAX
 from hubbub.links.dialling import HostAndPort
 from hubbub.links.host import HostLink
 from hubbub.links.listening import open_listener
+from hubbub.links.local import LocalLink
+from hubbub.links.meeting import is_supported, runtime_directory
 from hubbub.links.multicast import MulticastLink
 from hubbub.links.tcp import TcpLink
 from hubbub.neighbours import Neighbourhood
@@ -27,7 +29,7 @@ from hubbub.repeats import Repeats, is_repeatable
 from hubbub.runtime.dispatcher import Dispatcher
 from hubbub.runtime.driver import Driver
 from hubbub.runtime.logs import logger_of
-from hubbub.runtime.loop import shared
+from hubbub.runtime.loop import Attachment, shared
 from hubbub.runtime.ownership import owns
 from hubbub.schema import schema_of
 from hubbub.sinks import Latecomer, Sink
@@ -77,7 +79,7 @@ class Connection(Closing):
         except BaseException:
             link.close()
             raise
-        local = node._open_local(core) if "local" in node.links else None
+        local = self._open_local(node, core) if "local" in node.links else None
         self.driver = Driver(core, link, shared(), dispatcher, node._forked, local, tcp)
         self.neighbours = Neighbourhood()
         if "inproc" in node.links:
@@ -90,30 +92,50 @@ class Connection(Closing):
             return HostLink(channel.group, channel.port, may_be_alone=is_alone)
         return MulticastLink(
             channel.group, channel.port,
-            interface=channel.interface or node._interface, ttl=channel.ttl,
-            faults=node._faults, **node._link_options,
+            interface=channel.interface or node._options.interface, ttl=channel.ttl,
+            faults=node._options.faults, **node._options.link_options,
         )  # fmt: skip
 
     @staticmethod
     def _open_tcp(node: "Node", channel: Channel, endpoint: Endpoint) -> TcpLink:
-        interface = channel.interface or node._interface
-        listener = open_listener(interface, node._listen, channel.port)
-        peers = [HostAndPort(host, port or channel.port) for host, port in node._peers]
+        options = node._options
+        interface = channel.interface or options.interface
+        listener = open_listener(interface, options.listen, channel.port)
+        peers = [HostAndPort(host, port or channel.port) for host, port in options.peers]
         return TcpLink(
             endpoint.key, endpoint.domain, endpoint.channel, listener.socket, peers,
-            endpoint.random, monotonic_ns, listener.scope, node._tcp,
+            endpoint.random, monotonic_ns, listener.scope, options.tcp,
         )  # fmt: skip
 
-    def start(self, switch_interval_ms: float | None, spin_us: float) -> None:
+    @staticmethod
+    def _open_local(node: "Node", core: Core) -> LocalLink | None:
+        """Open the pipes of a channel; without them everything goes the longer way."""
+        if not is_supported():
+            return None
+        endpoint, is_anybody = core.endpoint, node._options.registration != "network"
+
+        def may_meet(key: bytes) -> bool:
+            return is_anybody or (key in core.peers and core.peers[key].is_known)
+
+        try:
+            return LocalLink(
+                endpoint.key, endpoint.domain, endpoint.channel, runtime_directory(), may_meet
+            )
+        except LinkError as error:
+            _log.warning("no local link: %s", error)
+            return None
+
+    def start(self) -> None:
         """Begin to send and receive."""
+        options = self._node._options
         self.neighbours.join(self)
-        self.driver.loop.attach(self.driver, switch_interval_ms, spin_us)
-        for pipes in self.driver.pipe_drivers:
-            self.driver.loop.attach(pipes, switch_interval_ms, spin_us)
+        attachments: list[Attachment] = [self.driver, *self.driver.pipe_drivers]
+        for attachment in attachments:
+            self.driver.loop.attach(attachment, options.switch_interval_ms, options.spin_us)
         link = self.driver.link
         names = ", ".join(interface.name for interface in link.interfaces) or link.name
         _log.info("joined %s on %s as %s", self.name, names, link.address_text)
-        if not (self.channel.interface or self._node._interface) and self._is_alone():
+        if not (self.channel.interface or options.interface) and self._is_alone():
             _notice_loopback()
 
     def check_room(self, pattern: str, links: tuple[str, ...] = ()) -> None:
@@ -130,7 +152,9 @@ class Connection(Closing):
         link, tcp = self.driver.link, self.driver.tcp
         if tcp is not None and not tcp.link.is_on_loopback:
             return False
-        is_meant = bool(link.interfaces) or (tcp is not None and not self._node._listen.host)
+        is_meant = bool(link.interfaces) or (
+            tcp is not None and not self._node._options.listen.host
+        )
         return is_meant and all(interface.is_loopback for interface in link.interfaces)
 
     def place(self, pattern: str, subscription: Subscription, context: Any) -> Handle[Sink]:
@@ -294,21 +318,6 @@ class Connection(Closing):
 
     def __repr__(self) -> str:
         return f"<Connection {self.name}>"
-
-
-class PatternHandle(NamedTuple):
-    """A pattern of a subscription on the channels it applies to."""
-
-    subscription: Subscription
-    pattern: str
-    places: dict[Connection, Handle[Sink]]
-    context: Any
-
-    def __hash__(self) -> int:
-        return id(self.places)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PatternHandle) and other.places is self.places
 
 
 def _is_own(topic: DeliveredTopic) -> bool:

@@ -3,15 +3,19 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from hubbub.addresses import read_device
+from hubbub.bare_topics import BareTopic
 from hubbub.closing import Closing
 from hubbub.data_types import find_data_type, subject_of
 from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.given import is_number
 from hubbub.limits import MS, PERIOD_US_MAX, PRODUCERS_HEARD_MAX, QUEUE_MESSAGES, US
 from hubbub.message import Message, Source, Tick
+from hubbub.producer import check_scope
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.timetrigger import consumer as machines
 from hubbub.protocol.timetrigger.passing import Sample
@@ -54,20 +58,6 @@ class ConsumerStatistics:
     dropped: int
 
 
-class SampledTopic:
-    """The samples of one producer, as subscriptions know topics."""
-
-    def __init__(self, subject: str, source: Source) -> None:
-        self.subject = subject
-        self.source = source
-        self.schema_name = ""
-        self.schema_hash = 0
-        self.sinks: tuple[Any, ...] = ()
-        self.generation = 0
-        self.request = 0
-        self.replayed_ns = 0
-
-
 class Consumer(Closing):
     """Receive one sample a period of each producer of one type, in any thread or event loop.
 
@@ -89,17 +79,16 @@ class Consumer(Closing):
         data_type, self.subject = (0, "/...") if what is None else find_data_type(what)
         number = OBSERVE if is_observer else _check_mode(mode)
         age_ns_max = _check_age(max_age_ms)
-        if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
-            raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
+        check_scope(scope)
         self.context = context
         self._node = node
         self._driver = connection.driver
         self._gateway = connection.driver.core.timed
-        self._topics: dict[bytes, SampledTopic] = {}
+        self._topics: dict[bytes, BareTopic] = {}
         self._lock = threading.Lock()
         self._is_stopped = False
         self._subscription = Subscription(
-            node, callback=callback, context=context, queue=queue, overflow=overflow,
+            node._host, callback=callback, context=context, queue=queue, overflow=overflow,
             inline=inline, type=type, channel=connection,
         )  # fmt: skip
         self._machine = machines.Consumer(
@@ -107,7 +96,7 @@ class Consumer(Closing):
             mode=number, scope=scope, age_ns_max=age_ns_max,
             within=self._read_origin(of, inside), is_inside=inside,
         )  # fmt: skip
-        node._enter_subscription(self._subscription, has_callback=callback is not None)
+        node._host.enter(self._subscription)
         try:
             self._driver.call(self._gateway.consume, self._machine, self._take, port)
         except BaseException:
@@ -168,7 +157,7 @@ class Consumer(Closing):
             if self._is_stopped:
                 return
             self._is_stopped = True
-        if self._driver.closed_reason is None:
+        with suppress(ClosedError):
             self._driver.call(self._gateway.stop, self._machine)
         self._node._components.discard(self)
         self._node._telling.end_counting(self)
@@ -246,11 +235,11 @@ class Consumer(Closing):
             sample.received_ns, tick,
         )  # fmt: skip
 
-    def _make_topic(self, number: int, source: Source) -> SampledTopic:
+    def _make_topic(self, number: int, source: Source) -> BareTopic:
         if self.data_type:
-            return SampledTopic(self.subject, source)
+            return BareTopic(self.subject, source)
         subject = subject_of(number) or self._gateway.names.get(number) or f"/type/{number}"
-        return SampledTopic(subject, source)
+        return BareTopic(subject, source)
 
 
 def read_period(
@@ -261,7 +250,7 @@ def read_period(
         raise ConfigurationError("give one of period_ms and period_us")
     what = f"period_ms={period_ms!r}" if period_us is None else f"period_us={period_us!r}"
     value = period_us if period_ms is None else period_ms
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+    if not is_number(value) or value != value:
         raise ConfigurationError(f"{what} is no number")
     period = value if period_ms is None else value * 1000
     if not 1 <= period <= PERIOD_US_MAX and not (may_be_once and period == 0):
@@ -279,7 +268,6 @@ def _check_mode(mode: Any) -> int:
 def _check_age(max_age_ms: Any) -> int:
     if max_age_ms is None:
         return 0
-    is_number = isinstance(max_age_ms, int | float) and not isinstance(max_age_ms, bool)
-    if not is_number or not 0 < max_age_ms < 1e12:
+    if not is_number(max_age_ms) or not 0 < max_age_ms < 1e12:
         raise ConfigurationError(f"max_age_ms={max_age_ms!r} must be more than 0, or None")
     return int(max_age_ms * MS)

@@ -9,6 +9,7 @@ from enum import IntEnum
 from zlib import crc32
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_whole
 from hubbub.subjects import check_subject
 from hubbub.wire.timed import DERIVED_TYPES
 
@@ -36,7 +37,7 @@ def register_data_type(number: int, subject: str) -> None:
     hubbub.register_data_type(100, "/plant/line1/temp")
     """
     check_subject(subject)
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < DERIVED_TYPES:
+    if not is_whole(number) or not 0 < number < DERIVED_TYPES:
         raise ConfigurationError(f"{number!r} is no data type: give a number from 1 to 2^31 - 1")
     if _subjects.get(number, subject) != subject:
         raise ConfigurationError(f"data type {number} is {_subjects[number]} already")

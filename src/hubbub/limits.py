@@ -264,9 +264,9 @@ GOODBYE_REPEATS: Final = 4
 SORTING_CALM: Final = 100 * MS
 # Who wants what, and no link that may carry it leads there for so long, is told.
 LINKLESS_PATIENCE: Final = 1 * SECOND
-# A stream left with one receiver goes straight to it only after so long without another.
+# A stream left with one receiver goes straight to it only after so long without another, and two
+# streams become one again after so long with receivers on one side alone.
 STRAIGHT_CALM: Final = 10 * SECOND
-# And two streams become one again after so long with receivers on one side alone.
 
 # Pipes. A frame of this size still goes by UDP, in fragments, where a pipe has ended.
 PIPE_FRAME_BYTES: Final = 60_000

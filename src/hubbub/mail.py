@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hubbub.addresses import VehicleAddress, check_port
@@ -14,7 +15,7 @@ from hubbub.limits import DIRECT_BYTES_MAX, QUEUE_MESSAGES
 from hubbub.message import Source
 from hubbub.protocol.timetrigger.passing import Letter
 from hubbub.runtime.waiters import Waiters
-from hubbub.subscription import check_callback
+from hubbub.subscription_options import check_callback
 
 if TYPE_CHECKING:
     from hubbub.node import Node
@@ -48,7 +49,7 @@ class Mail(Closing):
         self.port = port
         self.dropped = 0
         self._node = node
-        self._connection = node.channels[0]
+        self._connection = node._first_channel()
         self._driver = self._connection.driver
         self._post = self._driver.core.timed.post
         self._callback = callback
@@ -111,8 +112,9 @@ class Mail(Closing):
 
     def close(self) -> None:
         """Hear no more; the port is free for another listener."""
-        if not self._is_closed and self._driver.closed_reason is None:
-            self._driver.call(lambda now: self._post.deafen(self.port, self._take))
+        if not self._is_closed:
+            with suppress(ClosedError):
+                self._driver.call(lambda now: self._post.deafen(self.port, self._take))
         self._end()
 
     stop = close

@@ -8,47 +8,39 @@ from time import monotonic
 from typing import Any
 
 from hubbub import neighbours
-from hubbub.awareness import RemotePeer, RemotePublisher, list_peers, list_publishers
+from hubbub.awareness import RemotePeer, list_peers
 from hubbub.channel import Channel
 from hubbub.closing import Closing, read_linger
-from hubbub.connection import Connection, PatternHandle
+from hubbub.connection import Connection
 from hubbub.consumer import Consumer, read_period
 from hubbub.data_types import find_data_type
-from hubbub.errors import ClosedError, ConfigurationError, LinkError
-from hubbub.events import Event, PublisherMatched, SubscriberMatched
+from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.events import Event, SubscriberMatched
 from hubbub.limits import CAP_HZ, FLOOR_US, QUEUE_MESSAGES
 from hubbub.links.choice import insist_on
-from hubbub.links.dialling import HostAndPort
-from hubbub.links.faults import Faults
-from hubbub.links.listening import ListenAt
-from hubbub.links.local import LocalLink
-from hubbub.links.meeting import is_supported, runtime_directory
-from hubbub.links.tcp_options import TcpOptions
 from hubbub.mail import Mail
+from hubbub.node_host import NodeHost
+from hubbub.node_options import NodeOptions
 from hubbub.producer import Producer, make_options
-from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import SERVICES
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.publisher_options import check_by_services
 from hubbub.runtime.listeners import Listener, Listeners, check_listener
-from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
 from hubbub.schedule import Schedule
 from hubbub.service import Service
-from hubbub.services import ServiceOptions, Services
+from hubbub.services import Services
 from hubbub.statistics import NodeStatistics
 from hubbub.subject_services import SubjectServices
-from hubbub.subjects import check_pattern, check_patterns, check_subject, matches
+from hubbub.subjects import check_patterns, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.telling import Telling
 
 _LAST_CALLBACKS_S = 0.2
-_log = logger_of("subscription")
-_links = logger_of("connection")
 
 
 class Node(Closing):
@@ -58,55 +50,27 @@ class Node(Closing):
         node.publish("/plant/line1/temp", b"21.5")
     """
 
-    def __init__(
-        self,
-        identity: Identity,
-        settings: Settings,
-        *,
-        interface: str | None,
-        loopback: bool,
-        links: tuple[str, ...],
-        peers: tuple[HostAndPort, ...],
-        listen: ListenAt,
-        tcp: TcpOptions,
-        registration: str,
-        faults: Faults | None,
-        link_options: dict[str, Any],
-        delivery_threads_max: int,
-        switch_interval_ms: float | None,
-        spin_us: float,
-        service_options: ServiceOptions,
-    ) -> None:
+    def __init__(self, identity: Identity, settings: Settings, options: NodeOptions) -> None:
         self.name = identity.name
         self.id = identity.id
         self.domain = identity.domain
         self.identity = identity
         self.settings = settings
-        self.loopback = loopback
-        self.links = links
-        self._interface = interface
-        self._peers = peers
-        self._listen = listen
-        self._tcp = tcp
-        self._registration = registration
-        self._faults = faults
-        self._link_options = link_options
-        self._switch_interval_ms = switch_interval_ms
-        self._spin_us = spin_us
+        self.loopback = options.loopback
+        self.links = options.links
+        self._options = options
         self._loop = shared()
-        self._pool = Pool(self._call_at, delivery_threads_max)
+        self._pool = Pool(self._call_at, options.delivery_threads_max)
         self._listeners = Listeners(self._pool)
         self._connections: dict[str, Connection] = {}
         self._left: set[str] = set()  # Channels that this node was on before.
-        self._subscriptions: dict[Subscription, list[PatternHandle]] = {}
         self._publishers: dict[Publisher, bool] = {}  # Those that are open.
         self._shortcuts: dict[str, Publisher] = {}
         self._deafen: dict[object, Callable[[], None]] = {}  # Ends the listener of an object.
+        self._host = NodeHost(self)
         self._components: set[Producer | Consumer | Mail] = set()
-        self._service_options = service_options
         self._services: Services | None = None
         self._opening_services = Lock()
-        self._placing = Lock()
         self._closed_reason: str | None = None
         self._telling = Telling(self)
 
@@ -127,14 +91,10 @@ class Node(Closing):
             connection.driver.finish("never started")
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         self._listeners.add(on_event, channel=connection.name, owner=connection)
-        connection.start(self._switch_interval_ms, self._spin_us)
-        if self._service_options.is_open or SERVICES in self.links:
+        connection.start()
+        if self._options.services.is_open or SERVICES in self.links:
             self._open_services()
-        for handles in list(self._subscriptions.values()):
-            for handle in list(handles):
-                self._place(handle, connection)
-                if self._subjects is not None:
-                    self._subjects.add(handle.pattern)
+        self._host.connect(connection)
         return connection
 
     def _identity_on(self, channel: Channel) -> Identity:
@@ -142,23 +102,6 @@ class Node(Closing):
         if channel.name in self._left:
             return replace(self.identity, incarnation=SystemRandom().getrandbits(64))
         return self.identity
-
-    def _open_local(self, core: Core) -> LocalLink | None:
-        """Open the pipes of a channel; without them everything goes the longer way."""
-        if not is_supported():
-            return None
-        endpoint, is_anybody = core.endpoint, self._registration != "network"
-
-        def may_meet(key: bytes) -> bool:
-            return is_anybody or (key in core.peers and core.peers[key].is_known)
-
-        try:
-            return LocalLink(
-                endpoint.key, endpoint.domain, endpoint.channel, runtime_directory(), may_meet
-            )
-        except LinkError as error:
-            _links.warning("no local link: %s", error)
-            return None
 
     @property
     def channels(self) -> tuple[Connection, ...]:
@@ -169,7 +112,7 @@ class Node(Closing):
         self, channel: Connection | Channel | str | None, subject: str
     ) -> Connection:
         if channel is None:
-            for connection in self._connections.values():
+            for connection in self.channels:
                 if matches(connection.channel.subjects, subject):
                     return connection
             raise ConfigurationError(
@@ -177,6 +120,11 @@ class Node(Closing):
                 + (", ".join(f"{c.name} for {c.channel.subjects}" for c in self.channels) or "none")
             )
         return self._named(channel)
+
+    def _first_channel(self) -> Connection:
+        for connection in self.channels:
+            return connection
+        raise ConfigurationError(f"node {self.name} is on no channel: connect() it to one first")
 
     def _named(self, channel: Connection | Channel | str) -> Connection:
         name = channel if isinstance(channel, str) else getattr(channel, "name", repr(channel))
@@ -292,38 +240,13 @@ class Node(Closing):
         if history is not False and self._subjects is not None:
             raise ConfigurationError("history: subjects have none by links=['services']")
         subscription = Subscription(
-            self, callback=callback, context=context, queue=queue, overflow=overflow,
+            self._host, callback=callback, context=context, queue=queue, overflow=overflow,
             inline=inline, no_local=no_local, copy=copy, type=type, on_event=on_event,
             channel=None if channel is None else self._named(channel), history=history,
             links=insist_on(links, self.links),
         )  # fmt: skip
-        self._open_subscription(subscription, [(each, context) for each in patterns])
+        self._host.open(subscription, [(each, context) for each in patterns])
         return subscription
-
-    def _open_subscription(
-        self, subscription: Subscription, patterns: list[tuple[str, Any]]
-    ) -> None:
-        """Let a subscription hear its patterns, each with its context."""
-        if subscription.on_event is not None:
-            where = None if subscription.channel is None else subscription.channel.name
-            self._deafen[subscription] = self._listeners.add(
-                subscription.on_event, channel=where, owner=subscription,
-                concerns=lambda match: self._is_published(match, subscription),
-            )  # fmt: skip
-        self._enter_subscription(subscription, has_callback=subscription.has_callback)
-        try:
-            for pattern, context in patterns:
-                subscription.add(pattern, context)
-        except BaseException:
-            subscription.close()
-            raise
-
-    def _enter_subscription(self, subscription: Subscription, *, has_callback: bool) -> None:
-        """Look after a subscription until it is closed."""
-        self._subscriptions[subscription] = []
-        self._loop.subscriptions.add(subscription)
-        if has_callback:
-            self._loop.callbacks.add(subscription)
 
     # Time-triggered topics.
 
@@ -425,8 +348,8 @@ class Node(Closing):
         """
         self._refuse_closed()
         subject = "/..." if what is None else find_data_type(what)[1]
-        connection = self.channels[0] if what is None and channel is None else None
-        connection = connection or self._connection_of(channel, subject)
+        is_any = what is None and channel is None
+        connection = self._first_channel() if is_any else self._connection_of(channel, subject)
         consumer = Consumer(
             self, connection, what, period_us=0, is_observer=True, callback=callback,
             context=context, queue=queue, overflow=overflow, inline=inline,
@@ -437,7 +360,7 @@ class Node(Closing):
     def schedule(self, channel: Connection | Channel | str | None = None) -> Schedule:
         """Look on who makes and wants what how often, on one channel (by default the first)."""
         self._refuse_closed()
-        return Schedule(self, self.channels[0] if channel is None else self._named(channel))
+        return Schedule(self, self._first_channel() if channel is None else self._named(channel))
 
     # Services.
 
@@ -474,65 +397,8 @@ class Node(Closing):
                     raise ConfigurationError(
                         f"links={self.links!r}: services need the network; add tcp or multicast"
                     )
-                self._services = Services(self, self.channels[0], self._service_options)
+                self._services = Services(self, self._first_channel(), self._options.services)
             return self._services
-
-    def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> PatternHandle:
-        self._refuse_closed()
-        check_pattern(pattern)
-        for connection in self.channels:
-            connection.check_room(pattern, subscription.links)
-        handle = PatternHandle(subscription, pattern, {}, context)
-        self._subscriptions.setdefault(subscription, []).append(handle)
-        for connection in self.channels:
-            self._place(handle, connection)
-        if self._subjects is not None:
-            self._subjects.add(pattern)
-        if subscription in self._deafen:
-            self._listeners.refresh(subscription)
-        _log.debug("subscribed to %s", pattern)
-        return handle
-
-    def _place(self, handle: PatternHandle, connection: Connection) -> None:
-        """Let a pattern hear a channel: once, though a thread that connects may want it, too."""
-        subscription = handle.subscription
-        if subscription.channel not in (None, connection):
-            return
-        with self._placing:
-            is_removed = handle not in self._subscriptions.get(subscription, ())
-            if is_removed or connection in handle.places:
-                return
-            place = connection.place(handle.pattern, subscription, handle.context)
-            handle.places[connection] = place
-        connection.subscribe(place)
-
-    def _remove_pattern(self, handle: PatternHandle) -> None:
-        with self._placing:
-            places = dict(handle.places)
-            handle.places.clear()
-            handles = self._subscriptions.get(handle.subscription, [])
-            if handle in handles:
-                handles.remove(handle)
-        for connection, place in places.items():
-            connection.remove(place)
-        if places and self._subjects is not None:
-            self._subjects.remove(handle.pattern)
-        if handle.subscription in self._deafen and not handle.subscription.is_closed:
-            self._listeners.refresh(handle.subscription)
-        _log.debug("unsubscribed from %s", handle.pattern)
-
-    def _forget(self, subscription: Subscription) -> None:
-        self._subscriptions.pop(subscription, None)
-        self._loop.subscriptions.discard(subscription)
-        self._loop.callbacks.discard(subscription)
-        self._deafen.pop(subscription, _nothing)()
-
-    def _is_published(self, match: Match, subscription: Subscription) -> bool:
-        """Tell whether a match is with a publisher of what a subscription wants."""
-        return isinstance(match, PublisherMatched) and any(
-            matches(handle.pattern, match.subject)
-            for handle in list(self._subscriptions.get(subscription, ()))
-        )
 
     # Events.
 
@@ -581,11 +447,7 @@ class Node(Closing):
         connections, deadline = self.channels, monotonic() + linger_s
         for connection in connections:
             connection.close_at(deadline)
-        for subscription in list(self._subscriptions):
-            subscription.close_from_node("the node is closed")
-        self._loop.subscriptions.difference_update(self._subscriptions)
-        self._loop.callbacks.difference_update(self._subscriptions)
-        self._subscriptions.clear()
+        self._host.close()
         if self._loop.is_loop_thread():
             # An inline callback closes the node: the channels end after it has returned.
             Thread(target=self._end, args=(connections, linger_s), daemon=True).start()
@@ -602,12 +464,7 @@ class Node(Closing):
         """Let go of a channel: what was only for it ends, too."""
         self._connections.pop(connection.name, None)
         self._left.add(connection.name)
-        for subscription, handles in list(self._subscriptions.items()):
-            for handle in list(handles):
-                handle.places.pop(connection, None)
-            if subscription.channel is connection:
-                subscription.close_from_node(f"the channel {connection.name} is closed")
-                self._forget(subscription)
+        self._host.disconnect(connection)
         for publisher in list(self._publishers):
             if publisher.channel == connection.name:
                 publisher.close()
@@ -618,8 +475,7 @@ class Node(Closing):
         self._pool.forked()
         self._listeners.forked()
         neighbours.shared.forked()
-        for subscription in list(self._subscriptions):
-            subscription.forked()
+        self._host.forked()
         if self._services is not None:
             self._services.forked()
 
@@ -647,7 +503,7 @@ class Node(Closing):
             incarnation=self.identity.incarnation,
             domain=self.domain,
             channels=tuple(connection.statistics() for connection in self.channels),
-            subscriptions=tuple(s.statistics() for s in list(self._subscriptions)),
+            subscriptions=tuple(one.statistics() for one in self._host.subscriptions),
             loop=self._loop.statistics(),
             pool=self._pool.statistics(),
             producers=tuple(
@@ -666,24 +522,9 @@ class Node(Closing):
     def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self._loop.call_at(deadline_ns, function)
 
-    def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
-        for connection in self.channels:
-            connection.driver.flush_held()
-        return self._loop.lead_until(is_ready, deadline_ns)
-
-    def _publishers_of(self, subscription: Subscription) -> tuple[RemotePublisher, ...]:
-        patterns = subscription.patterns
-        channels = [one for one in self.channels if subscription.channel in (None, one)]
-        return tuple(
-            publisher for one in channels for publisher in list_publishers(one.driver, patterns)
-        )
-
     def peers(self) -> tuple[RemotePeer, ...]:
         """Return the other nodes of all channels, and what they publish and want."""
         return tuple(one for connection in self.channels for one in list_peers(connection.driver))
-
-    def _nudge(self) -> None:
-        self._loop.nudge()
 
     def _refuse_closed(self) -> None:
         if self._closed_reason is not None:

@@ -13,6 +13,7 @@ from hubbub.channel import Channel
 from hubbub.configuration import OPTIONS, configurable, suggest
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
+from hubbub.given import is_number, is_whole
 from hubbub.limits import (
     DELIVERY_THREADS_MAX,
     NODE_NAME_BYTES_MAX,
@@ -26,11 +27,12 @@ from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.tcp_options import TcpOptions
 from hubbub.node import Node
+from hubbub.node_options import NodeOptions
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.settings import make_settings
 from hubbub.runtime.listeners import Listener
 from hubbub.runtime.logs import set_log
-from hubbub.services import VERSIONS, ServiceOptions
+from hubbub.service_options import VERSIONS, ServiceOptions
 
 NODE_ID_BYTES = 12
 
@@ -91,20 +93,14 @@ def open(
     node = Node(
         _identity(name, "default" if domain is None else domain, node_id),
         make_settings(options),
-        interface=interface,
-        loopback=loopback,
-        links=choose_links(ways, faults),
-        peers=ways.peers,
-        listen=ways.listen or ListenAt(),
-        tcp=tcp or TcpOptions(),
-        registration=registration,
-        faults=faults,
-        link_options={**sizes, "gso": offload},
-        delivery_threads_max=delivery_threads_max,
-        switch_interval_ms=switch_interval_ms,
-        spin_us=spin_us,
-        service_options=_take_services(services),
-    )
+        NodeOptions(
+            interface=interface, loopback=loopback, links=choose_links(ways, faults),
+            peers=ways.peers, listen=ways.listen or ListenAt(), tcp=tcp or TcpOptions(),
+            registration=registration, faults=faults, link_options={**sizes, "gso": offload},
+            delivery_threads_max=delivery_threads_max, switch_interval_ms=switch_interval_ms,
+            spin_us=spin_us, services=_take_services(services),
+        ),
+    )  # fmt: skip
     return _join(node, channels, on_event, tell_events)
 
 
@@ -251,18 +247,18 @@ def _check_numbers(sizes: dict[str, int], threads_max: Any, interval_ms: Any, sp
 
 
 def _check_number(name: str, value: Any, bound: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_whole(value):
         raise ConfigurationError(f"{name}={value!r} is not a whole number")
     if value < bound:
         raise ConfigurationError(f"{name}={value} must be at least {bound}")
 
 
 def _check_timing(interval_ms: Any, spin_us: Any) -> None:
-    if not isinstance(spin_us, int | float) or not 0 <= spin_us <= SPIN_US_MAX:
+    if not is_number(spin_us) or not 0 <= spin_us <= SPIN_US_MAX:
         raise ConfigurationError(f"spin_us={spin_us!r} must be from 0 to {SPIN_US_MAX}")
     if interval_ms is None:
         return
-    if not isinstance(interval_ms, int | float) or isinstance(interval_ms, bool):
+    if not is_number(interval_ms):
         raise ConfigurationError(f"switch_interval_ms={interval_ms!r} is not a number")
     if not 0 < interval_ms < float("inf"):
         raise ConfigurationError(f"switch_interval_ms={interval_ms} must be more than 0, or None")

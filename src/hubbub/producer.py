@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hubbub.closing import Closing
 from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError, PayloadError
 from hubbub.events import SampleFailed
+from hubbub.given import is_number, is_whole
 from hubbub.limits import CAP_HZ_MAX, COPIES_MAX, MS, PERIOD_US_MAX, STOP_PATIENCE_S, US
 from hubbub.protocol.timetrigger.plan import DUE, HARMONISED, STRICT
 from hubbub.protocol.timetrigger.producer import Due, ProducerOptions
@@ -86,7 +88,7 @@ class Producer(Closing):
         if self._is_stopped:
             return
         self._is_stopped = True
-        if self._driver.closed_reason is None:
+        with suppress(ClosedError):
             self._driver.call(self._gateway.stop, self._machine)
         self._node._components.discard(self)
         is_inside = self._turn_of == threading.get_ident()
@@ -154,24 +156,31 @@ class Producer(Closing):
         return bool(self._due)
 
     def _sample(self, due: Due) -> None:
-        """Make a sample and send it; what goes wrong is reported, and the next tick follows."""
-        with self._turn:
-            if self._is_stopped:
-                return
-            self._turn_of = threading.get_ident()
-            try:
-                sampled_ns = self._gateway.clock.at(time.monotonic_ns())
-                value = self._read()
-                data = None if value is None else self._pack(value)
-            except Exception as error:
-                self._connection._emit(
-                    SampleFailed(self._connection.name, self.subject, error), self
-                )
-                data = None
-            finally:
-                self._turn_of = 0
-        if not self._is_stopped:
-            self._finish(due, data, sampled_ns)
+        """Make a sample and send it; whatever goes wrong, the next tick follows."""
+        data, sampled_ns = None, 0
+        try:
+            with self._turn:
+                if not self._is_stopped:
+                    sampled_ns = self._gateway.clock.at(time.monotonic_ns())
+                    data = self._read_one()
+        finally:
+            if not self._is_stopped:
+                self._finish(due, data, sampled_ns)
+
+    def _read_one(self) -> bytes | None:
+        """Make a sample; None: there is none, and what went wrong is reported."""
+        self._turn_of = threading.get_ident()
+        try:
+            value = self._read()
+            return None if value is None else self._pack(value)
+        except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
+            raise
+        except BaseException as error:
+            event = SampleFailed(self._connection.name, self.subject, error)
+            self._connection._emit(event, self)
+            return None
+        finally:
+            self._turn_of = 0
 
     def _finish(self, due: Due, data: bytes | None, sampled_ns: int) -> None:
         try:
@@ -204,18 +213,23 @@ def make_options(
     """Check the options of a producer."""
     if schedule not in SCHEDULES:
         raise ConfigurationError(f"schedule={schedule!r}: choose one of {', '.join(SCHEDULES)}")
-    floor_us = _whole(floor_ms * 1000 if isinstance(floor_ms, int | float) else None)
+    floor_us = _whole(floor_ms * 1000 if is_number(floor_ms) else None)
     if floor_us is None or not 1 <= floor_us <= PERIOD_US_MAX:
         raise ConfigurationError(
             f"floor_ms={floor_ms!r} must be from 0.001 to {PERIOD_US_MAX / 1e3}"
         )
-    if not isinstance(cap_hz, int) or isinstance(cap_hz, bool) or not 1 <= cap_hz <= CAP_HZ_MAX:
+    if not is_whole(cap_hz) or not 1 <= cap_hz <= CAP_HZ_MAX:
         raise ConfigurationError(f"cap_hz={cap_hz!r} must be a number from 1 to {CAP_HZ_MAX}")
-    if not isinstance(scope, int) or not 0 <= scope <= 0xFFFF_FFFF:
-        raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
-    if not isinstance(copies, int) or isinstance(copies, bool) or not 1 <= copies <= COPIES_MAX:
+    check_scope(scope)
+    if not is_whole(copies) or not 1 <= copies <= COPIES_MAX:
         raise ConfigurationError(f"copies={copies!r} must be a number from 1 to {COPIES_MAX}")
     return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside), copies)
+
+
+def check_scope(scope: Any) -> None:
+    """Refuse a scope that no interest can carry."""
+    if not is_whole(scope) or not 0 <= scope <= 0xFFFF_FFFF:
+        raise ConfigurationError(f"scope={scope!r} must be a number from 0 to 2^32 - 1")
 
 
 def _whole(value: float | None) -> int | None:

@@ -322,7 +322,7 @@ class Publisher(Closing):
 
     def close(self) -> None:
         """Publish no more; other publishers of the subject go on."""
-        if self.close_from_node() and self._driver.closed_reason is None:
+        if self.close_from_node():
             with suppress(ClosedError):
                 self._driver.call(self._driver.core.publish_no_more, self._topic)
 

@@ -1,6 +1,7 @@
 """What a publisher may be asked for beside sending: which values can work."""
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_number, is_whole
 from hubbub.limits import ACKNOWLEDGE_MS_MAX, HISTORY_MESSAGES_MAX, TIME_MAX
 
 
@@ -16,7 +17,7 @@ def check_acknowledgement(acknowledge_ms: float | None, *, is_reliable: bool) ->
     """Refuse a time that cannot be waited for."""
     if acknowledge_ms is None:
         return
-    if not isinstance(acknowledge_ms, int | float) or isinstance(acknowledge_ms, bool):
+    if not is_number(acknowledge_ms):
         raise ConfigurationError(f"acknowledge_ms={acknowledge_ms!r} is not a number")
     if not 0 < acknowledge_ms <= ACKNOWLEDGE_MS_MAX:
         raise ConfigurationError(
@@ -30,7 +31,7 @@ def check_acknowledgement(acknowledge_ms: float | None, *, is_reliable: bool) ->
 
 def check_history(history: int, *, is_reliable: bool) -> None:
     """Refuse a history that cannot be kept."""
-    if not isinstance(history, int) or isinstance(history, bool):
+    if not is_whole(history):
         raise ConfigurationError(f"history={history!r} is not a whole number of messages")
     if not 0 <= history <= HISTORY_MESSAGES_MAX:
         raise ConfigurationError(f"history={history} is not between 0 and {HISTORY_MESSAGES_MAX}")
@@ -42,8 +43,7 @@ def check_replay(replayed_ns: int | None) -> None:
     """Refuse a time at which no recording can have begun to be played."""
     if replayed_ns is None:
         return
-    is_whole = isinstance(replayed_ns, int) and not isinstance(replayed_ns, bool)
-    if not is_whole or not 0 < replayed_ns <= TIME_MAX:
+    if not is_whole(replayed_ns) or not 0 < replayed_ns <= TIME_MAX:
         raise ConfigurationError(
             f"replayed_ns={replayed_ns!r} is no time: give nanoseconds since 1970, an int"
         )

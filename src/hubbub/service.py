@@ -1,14 +1,17 @@
 """A service in the hand: subscribe, publish, ask one member, see who manages it."""
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from hubbub.bare_topics import BareTopic, BareTopics
 from hubbub.closing import Closing
-from hubbub.errors import Backpressure, ConfigurationError, HubbubError, PayloadError
+from hubbub.errors import Backpressure, ClosedError, ConfigurationError, HubbubError, PayloadError
 from hubbub.limits import (
     QUEUE_MESSAGES,
     SERVICE_NAME_BYTES_MAX,
@@ -24,8 +27,8 @@ from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.seat import Delivered, Settled
 from hubbub.runtime.inbox import message_of_one
 from hubbub.runtime.logs import logger_of
-from hubbub.service_host import ServiceHost, ServiceTopic
-from hubbub.subjects import check_pattern, check_subject, matches
+from hubbub.service_host import ServiceHost
+from hubbub.subjects import check_patterns, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.wire.services import (
     ANSWERS,
@@ -69,13 +72,15 @@ class Service(Closing):
         self._host = ServiceHost(node, name, self._closed)
         self._answer: Callable[[Message], Any] | None = None
         self._lane = node._pool.lane(self._answer_next)
-        self._asked: list[tuple[Delivered, Message]] = []
+        self._asked: deque[tuple[Delivered, Message]] = deque()
         self._options: dict[str, Any] = {"flags": 0, "order": NO_ORDER, "credentials": b""}
         self._patterns: tuple[str, ...] = ()  # What our subscriptions want together.
         self._lock = Lock()
         self._waiting: dict[tuple[str, int], Settled | None] = {}
         self._lanes: dict[str, Lane] = {}
-        self._topics: dict[tuple[bytes, int, str], ServiceTopic] = {}
+        self._topics: BareTopics[tuple[bytes, int, str]] = BareTopics(
+            SERVICE_SUBJECTS_KEPT, self._make_topic
+        )
 
     # Subscribing.
 
@@ -142,7 +147,7 @@ class Service(Closing):
             self._subscriptions.pop(subscription, None)
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
-        if self._driver.closed_reason is None:
+        with suppress(ClosedError):
             if is_over:
                 self._driver.call(self._machine.unsubscribe, self.name)
             elif is_less:
@@ -162,8 +167,9 @@ class Service(Closing):
         self._answer = None
         for subscription in list(self._subscriptions):
             subscription.close()
-        if self.key in self._machine.client.subscribed and self._driver.closed_reason is None:
-            self._driver.call(self._machine.unsubscribe, self.name)
+        if self.key in self._machine.client.subscribed:
+            with suppress(ClosedError):
+                self._driver.call(self._machine.unsubscribe, self.name)
 
     def _end(self, reason: str) -> None:
         for subscription in list(self._subscriptions):
@@ -307,8 +313,7 @@ class Service(Closing):
 
     def _take(self, delivered: Delivered, received_ns: int) -> None:
         subject, payloads = delivered.subject, delivered.payloads
-        which = (delivered.origin, delivered.incarnation, subject)
-        topic = self._topics.get(which) or self._topic_of(*which)
+        topic = self._topics[delivered.origin, delivered.incarnation, subject]
         delivery = Delivery(
             topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns,
             make_served(CHANNEL, -1, 0, self.name, delivered.epoch),
@@ -321,15 +326,8 @@ class Service(Closing):
             if not patterns or (subject and any(matches(one, subject) for one in patterns)):
                 subscription.deliver(delivery, subscription.context)
 
-    def _topic_of(self, origin: bytes, incarnation: int, subject: str) -> ServiceTopic:
-        key = (origin, incarnation, subject)
-        topic = self._topics.get(key)
-        if topic is None:
-            if len(self._topics) >= SERVICE_SUBJECTS_KEPT:
-                self._topics.clear()
-            topic = ServiceTopic(subject or self.name, Source("", origin, incarnation))
-            self._topics[key] = topic
-        return topic
+    def _make_topic(self, origin: bytes, incarnation: int, subject: str) -> BareTopic:
+        return BareTopic(subject or self.name, Source("", origin, incarnation))
 
     def _settle(self, settled: Settled) -> None:
         end = settled.sequence + settled.messages
@@ -349,13 +347,13 @@ class Service(Closing):
         """Answer one request, on a delivery thread; True: there are more."""
         if not self._asked:
             return False
-        delivered, message = self._asked.pop(0)
+        delivered, message = self._asked.popleft()
         function = self._answer
         if function is not None:
             try:
                 reply = check_payload(function(message))
                 self._driver.call(self._machine.reply, delivered.answer, reply)
-            except Exception:
+            except BaseException:  # Also `sys.exit()`: others have asked, too.
                 _log.exception("service %s has no answer", self.name)
         return bool(self._asked)
 
@@ -373,9 +371,7 @@ def check_name(name: Any) -> str:
 
 
 def _check_patterns(patterns: str | Iterable[str], order: str) -> tuple[str, ...]:
-    wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-    for pattern in wanted:
-        check_pattern(pattern)
+    wanted = tuple(check_patterns(patterns))
     if wanted and order == TOTAL:
         raise ConfigurationError("order='total' counts all messages: leave out patterns")
     return wanted

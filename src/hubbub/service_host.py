@@ -6,23 +6,10 @@ from typing import TYPE_CHECKING, Any
 from hubbub.awareness import RemotePublisher
 from hubbub.errors import ConfigurationError
 from hubbub.events import Event
-from hubbub.message import Source
 from hubbub.subscription import Subscription
 
 if TYPE_CHECKING:
     from hubbub.node import Node
-
-
-class ServiceTopic:
-    """What a message of a service says of its topic; it is delivered alone."""
-
-    schema_name = ""
-    schema_hash = replayed_ns = generation = request = 0
-    sinks: tuple[Any, ...] = ()
-
-    def __init__(self, subject: str, source: Source) -> None:
-        self.subject = subject
-        self.source = source
 
 
 class ServiceHost:
@@ -31,13 +18,14 @@ class ServiceHost:
     def __init__(self, node: "Node", name: str, closed: Callable[[Subscription], None]) -> None:
         self._node = node
         self._name = name
-        self._forget = closed
-        self._pool = node._pool
-        self._call_at = node._call_at
-        self._lead_until = node._lead_until
-        self._nudge = node._loop.nudge
+        self.forget = closed
+        self.pool = node._pool
+        self.call_at = node._call_at
+        self.lead_until = node._host.lead_until
+        self.nudge = node._loop.nudge
 
-    def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> object:
+    def add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> object:
+        """Enter a subscription by the name of the service, which is all it can have."""
         if pattern != self._name:
             raise ConfigurationError(
                 f"{pattern!r}: a subscription to service {self._name} has no patterns;"
@@ -45,11 +33,13 @@ class ServiceHost:
             )
         return object()
 
-    def _remove_pattern(self, handle: object) -> None:
+    def remove_pattern(self, handle: object) -> None:
         """Leave it: who ends with the last subscription is the service."""
 
-    def _publishers_of(self, subscription: Subscription) -> tuple[RemotePublisher, ...]:
+    def publishers_of(self, subscription: Subscription) -> tuple[RemotePublisher, ...]:
+        """Name nobody."""
         return ()  # Anybody may publish, unannounced.
 
-    def _emit(self, event: Event, subscription: Subscription) -> None:
+    def emit(self, event: Event, subscription: Subscription) -> None:
+        """Report what happened to it."""
         self._node._emit(event, subscription)

@@ -1,21 +1,21 @@
 """All services of a node: its socket, who is there, and the lists that it keeps."""
 
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from random import Random, SystemRandom
 from threading import Lock
 from time import monotonic, monotonic_ns, time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.errors import ClosedError
 from hubbub.events import Event, ManagerChanged, ServiceUnavailable, SlowConsumer
 from hubbub.limits import (
     BATCH_BYTES,
     MS,
     SECOND,
-    SERVICE_LEVELS_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
 )
-from hubbub.links.datagram import DatagramLink, DatagramStatistics, resolve
+from hubbub.links.datagram import DatagramLink, resolve
 from hubbub.links.interfaces import choose
 from hubbub.links.listening import address_text
 from hubbub.links.opening import wanted_address
@@ -29,15 +29,20 @@ from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.seat import (
     Delivered,
     GivenUp,
-    ManagerNamed,
     Place,
-    Policy,
     Settled,
     allow_everything,
 )
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import Found, ServiceDriver
 from hubbub.service import CHANNEL, Service
+from hubbub.service_options import ServiceOptions
+from hubbub.service_statistics import (
+    FoundService,
+    RingMember,
+    ServicesStatistics,
+    describe_services,
+)
 from hubbub.subject_services import SubjectServices
 from hubbub.wire.header import HEADER_BYTES, MEMBERS
 from hubbub.wire.services import (
@@ -56,125 +61,13 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _log = logger_of("connection")
-VERSIONS = ("v1", "v2")
+_OF_SERVICES: Final = (Delivered, Settled)  # A union would be made anew at each message.
 _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
 _AROUND_BYTES = 40 + 8 + HEADER_BYTES + ENVELOPE_BYTES + 21 + 2
 _REPORT_S = 1.0  # Events of one service and reason: one so often.
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
-    """How a node takes part in services.
-
-    `membership` is "fast" or "seed" (a list each 10 s, dead after a minute), `placement` "xor",
-    "hrw" or "weighted" by `weight`: the first two are the same on all nodes of a bus.
-    `policy(action, key, name, node, credentials)` says who may subscribe and publish in the
-    services that this node manages.
-    """
-
-    membership: str = "fast"
-    placement: str = "xor"
-    weight: int = 1
-    policy: Policy | None = None
-    is_open: bool = True
-    is_guest: bool = False
-    """Look on: take part in nothing, and manage nothing."""
-    service_levels: int = 1
-    """So many first levels of a subject name its service, with `links=["services"]`."""
-    version: str = "v2"
-    """With "v1" send bare messages of the first version, where these can say it all."""
-
-    def __post_init__(self) -> None:
-        find_profile(self.membership)
-        find_placement(self.placement)
-        weight, policy = self.weight, self.policy
-        if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= 1000:
-            raise ConfigurationError(f"weight={weight!r} must be a number from 1 to 1000")
-        levels = self.service_levels
-        if not isinstance(levels, int) or not 1 <= levels <= SERVICE_LEVELS_MAX:
-            raise ConfigurationError(
-                f"service_levels={levels!r} must be a number from 1 to {SERVICE_LEVELS_MAX}"
-            )
-        if self.version not in VERSIONS:
-            raise ConfigurationError(f"version={self.version!r}: choose {' or '.join(VERSIONS)}")
-        if policy is not None and not callable(policy):
-            raise ConfigurationError(
-                f"policy={policy!r}: give a function of action, key, name, node, credentials"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribedService:
-    """A service that this node has subscribed to."""
-
-    name: str
-    key: str
-    manager: str
-    epoch: int
-    is_confirmed: bool
-    received: int
-
-
-@dataclass(frozen=True, slots=True)
-class ManagedService:
-    """A service that this node manages, is to manage if others die, or has handed over."""
-
-    name: str
-    key: str
-    role: str
-    epoch: int
-    messages: int
-    subscribers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KnownMember:
-    """Another node that shares services."""
-
-    id: str
-    address: str
-    state: str
-    is_settled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FoundService:
-    """A service of the bus, as its manager tells of it."""
-
-    name: str
-    key: str
-    manager: str
-    address: str
-    epoch: int
-    messages: int
-    subscribers: int
-    role: str
-    """What this node is to it: guest, managing, copy, subscribed, or several of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class RingMember:
-    """A node that shares services, and the part of them that falls to it."""
-
-    id: str
-    address: str
-    state: str
-    is_settled: bool
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class ServicesStatistics:
-    """The three lists of a node, and what was counted."""
-
-    subscribed: tuple[SubscribedService, ...]
-    managed: tuple[ManagedService, ...]
-    members: tuple[KnownMember, ...]
-    counters: dict[str, int]
-    drops: dict[str, int]
-    link: DatagramStatistics
+_REPORTED_MAX = 1024
 
 
 class Services:
@@ -196,7 +89,7 @@ class Services:
             is_expecting="multicast" in node.links,
         )  # fmt: skip
         self.driver = ServiceDriver(machine, link, node._loop, self._take)
-        node._loop.attach(self.driver, node._switch_interval_ms, node._spin_us)
+        node._loop.attach(self.driver, node._options.switch_interval_ms, node._options.spin_us)
         _log.info("services at %s:%s", *link.place)
         self._core_driver = connection.driver
         self.subjects: SubjectServices | None = None  # Those that travel by services.
@@ -323,9 +216,9 @@ class Services:
     def _hear(self, now: int, peer: Peer, body: bytes) -> None:
         """Hear where the services of a peer are."""
         members = decode_members(body)
-        if members is not None and self.driver.closed_reason is None:
-            swim = self.driver.machine.swim
-            self.driver.call(swim.greet, str(peer.address[0]), members)
+        if members is not None:
+            with suppress(ClosedError):  # Else what else came in that turn would be lost.
+                self.driver.call(self.driver.machine.swim.greet, str(peer.address[0]), members)
 
     def report(self, name: str, reason: str) -> None:
         """Report that a message found nobody, not too often."""
@@ -334,26 +227,26 @@ class Services:
     def _report(self, what: tuple[str, str], event: Event) -> None:
         now = monotonic()
         if now - self._reported.get(what, -_REPORT_S) >= _REPORT_S:
+            if len(self._reported) >= _REPORTED_MAX:
+                self._reported.clear()
             self._reported[what] = now
             self._node._emit(event)
 
     def _take(self, found: Found) -> None:
-        if isinstance(found, Delivered) and self.subjects is None:
-            service = self._by_key.get(found.key)
-            if service is not None:
-                service._take(found, time_ns())
-            return
-        if isinstance(found, GivenUp):
+        """Hand on what the machine tells; no lock is held."""
+        if isinstance(found, _OF_SERVICES):
+            if self.subjects is None or not found.subject or not self._take_subject(found):
+                self._give(found)
+        elif isinstance(found, GivenUp):
             peer = Source("", found.node, 0)
             event = SlowConsumer(CHANNEL, "left_behind", found.messages, peer=peer)
             self._report((found.node.hex(), event.policy), event)
-            return
-        if isinstance(found, ManagerNamed):
+        else:
             source = self.source_of(found.manager)
             self._node._emit(ManagerChanged(CHANNEL, found.name, source, found.epoch))
-            return
-        if self.subjects is not None and found.subject and self._take_subject(found):
-            return
+
+    def _give(self, found: Delivered | Settled) -> None:
+        """Give a service what concerns it."""
         service = self._by_key.get(found.key)
         if service is None:
             return
@@ -379,33 +272,7 @@ class Services:
     def statistics(self) -> ServicesStatistics:
         """Return the lists, as a frozen snapshot."""
         with self.driver.lock:
-            machine, seat = self.driver.machine, self.driver.machine.seat
-            return ServicesStatistics(
-                subscribed=tuple(
-                    SubscribedService(
-                        one.name, one.key.hex(), one.manager.hex(), one.epoch, one.is_confirmed,
-                        one.delivered,
-                    )
-                    for one in machine.client.subscribed.values()
-                ),
-                managed=tuple(
-                    ManagedService(
-                        one.name, one.key.hex(), one.role.value, one.epoch, one.order,
-                        tuple(sorted(line.node.hex() for line in one.listing)),
-                    )
-                    for one in machine.manager.services.values()
-                ),
-                members=tuple(
-                    KnownMember(
-                        one.node.hex(), address_text(one.place), one.state.name.lower(),
-                        one.is_settled,
-                    )
-                    for one in machine.view.members.values()
-                ),
-                counters=dict(seat.counters),
-                drops=dict(seat.drops),
-                link=self.driver.link.statistics(),
-            )  # fmt: skip
+            return describe_services(self.driver)
 
 
 def _own_member(services: Services) -> RingMember:
@@ -417,19 +284,19 @@ def _where(node: "Node", connection: "Connection") -> Place:
     tcp = connection.driver.tcp
     if tcp is not None:
         return tcp.link.place
-    interface = connection.channel.interface or node._interface
+    interface = connection.channel.interface or node._options.interface
     chosen = choose(interface)[0]
     host = wanted_address(interface) or next(iter(chosen.addresses), "") or "127.0.0.1"
     if SERVICES not in node.links:
         return host, 0
-    port = node._listen.port
-    return node._listen.host or host, connection.channel.port if port is None else port
+    port = node._options.listen.port
+    return node._options.listen.host or host, connection.channel.port if port is None else port
 
 
 def _seeds(node: "Node", connection: "Connection") -> list[Place]:
     """Return the addresses of the peers that were named."""
     port, found = connection.channel.port, []
-    for host, named in node._peers:
+    for host, named in node._options.peers:
         place = resolve(host, named or port)
         if place is None:
             _log.warning("peers: nobody knows the host %s; services are looked for elsewhere", host)
@@ -440,7 +307,7 @@ def _seeds(node: "Node", connection: "Connection") -> list[Place]:
 
 def _batch_bytes(node: "Node", connection: "Connection") -> int:
     """Return how many bytes of messages one datagram takes that the network need not cut."""
-    mtu = min(one.mtu for one in choose(connection.channel.interface or node._interface))
+    mtu = min(one.mtu for one in choose(connection.channel.interface or node._options.interface))
     return min(max(mtu - _AROUND_BYTES, BATCH_BYTES), SERVICE_PAYLOAD_BYTES_MAX)
 
 

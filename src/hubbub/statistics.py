@@ -16,7 +16,7 @@ from hubbub.protocol.core import Core
 from hubbub.protocol.peers import Peer
 from hubbub.runtime.loop import LoopStatistics
 from hubbub.runtime.pool import PoolStatistics
-from hubbub.services import ServicesStatistics
+from hubbub.service_statistics import ServicesStatistics
 from hubbub.subscription import SubscriptionStatistics
 from hubbub.wire.header import NO_INDEX
 

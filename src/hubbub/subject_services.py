@@ -7,17 +7,19 @@ node (decision 31). What arrives is handed out as what arrives by any other link
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any
 
+from hubbub.bare_topics import BareTopic, BareTopics
+from hubbub.errors import ClosedError
 from hubbub.limits import SERVICE_SUBJECTS_KEPT
 from hubbub.message import Source
 from hubbub.protocol.delivery import SERVICES, Delivery
 from hubbub.protocol.rendezvous.client import FIFO
 from hubbub.protocol.rendezvous.seat import Delivered
 from hubbub.service import check_payload, make_served, unite
-from hubbub.service_host import ServiceTopic
 from hubbub.wire.services import NO_LOCAL, service_key
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class SubjectServices:
         self._lock = Lock()
         self._wanted: Counter[str] = Counter()
         self._asked: dict[str, tuple[str, ...]] = {}  # Patterns by service; "": everywhere.
-        self._topics: dict[tuple[bytes, int, str], ServiceTopic] = {}
+        self._topics: BareTopics[tuple[bytes, int, str]] = BareTopics(
+            SERVICE_SUBJECTS_KEPT, _make_topic
+        )
 
     def service_of(self, subject: str) -> str:
         """Return the name of the service that a subject travels by."""
@@ -63,7 +67,7 @@ class SubjectServices:
             self._wanted[pattern] -= 1
             if not self._wanted[pattern]:
                 del self._wanted[pattern]
-            if self._driver.closed_reason is None:
+            with suppress(ClosedError):
                 self._ask()
 
     def _ask(self) -> None:
@@ -94,13 +98,7 @@ class SubjectServices:
         """Hand out what came, as the channel hands out everything."""
         if found.key != service_key(self.service_of(found.subject)):
             return  # Of a service that has subjects of its own.
-        key = (found.origin, found.incarnation, found.subject)
-        topic = self._topics.get(key)
-        if topic is None:
-            if len(self._topics) >= SERVICE_SUBJECTS_KEPT:
-                self._topics.clear()
-            source = Source("", found.origin, found.incarnation)
-            topic = self._topics[key] = ServiceTopic(found.subject, source)
+        topic = self._topics[found.origin, found.incarnation, found.subject]
         times = (0,) * len(found.payloads)
         passage = make_served(SERVICES, -1, 0, self.service_of(found.subject), found.epoch)
         delivery = Delivery(topic, found.sequence, found.payloads, times, time_ns(), passage)
@@ -146,3 +144,7 @@ class SubjectServices:
     def flush(self, timeout_s: float | None) -> bool:
         """Wait until managers have taken everything."""
         return self._driver.wait(lambda: self._machine.publishing.is_settled, timeout_s)
+
+
+def _make_topic(origin: bytes, incarnation: int, subject: str) -> BareTopic:
+    return BareTopic(subject, Source("", origin, incarnation))

@@ -4,8 +4,6 @@ The node feeds runs of messages with `deliver`; the application iterates, calls 
 or gave a callback. A slow reader is the business of its own overflow policy and hurts nobody else.
 """
 
-import inspect
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,48 +14,51 @@ from hubbub.awareness import RemotePublisher
 from hubbub.closing import Closing
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import CallbackFailed, Event, PayloadRejected, SlowConsumer
-from hubbub.limits import (
-    ASYNC_TURN_MESSAGES,
-    DROP_REPORT,
-    HISTORY_MESSAGES_MAX,
-    QUEUE_MESSAGES,
-    SECOND,
-)
+from hubbub.limits import ASYNC_TURN_MESSAGES, DROP_REPORT, QUEUE_MESSAGES, SECOND
 from hubbub.message import Batch, Message, Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.runtime.callbacks import Callback, CallbackRunner
 from hubbub.runtime.decoding import DecodingInbox
 from hubbub.runtime.inbox import Inbox
+from hubbub.runtime.logs import logger_of
 from hubbub.runtime.pool import Pool
 from hubbub.runtime.waiters import Waiters
-from hubbub.schema import Schema
+from hubbub.subscription_options import check_options, read_history
 
-logger = logging.getLogger("hubbub.subscription")
+_log = logger_of("subscription")
 
-OVERFLOW_POLICIES: Final = ("drop_oldest", "drop_newest", "disconnect")
 _Taken = TypeVar("_Taken")
 _INHERIT: Final = object()  # `None` is a context, too.
 
 
 class Host(Protocol):
-    """What a subscription needs of its node; nothing of it is called under a lock."""
+    """What a subscription needs of its node or service; nothing is called under a lock."""
 
-    _pool: Pool
+    pool: Pool
 
-    def _add_pattern(self, subscription: "Subscription", pattern: str, context: Any) -> Any: ...
+    def add_pattern(self, subscription: "Subscription", pattern: str, context: Any, /) -> Any:
+        """Let it hear a pattern; returns a handle."""
 
-    def _remove_pattern(self, handle: Any) -> None: ...
+    def remove_pattern(self, handle: Any, /) -> None:
+        """Let it hear that pattern no longer."""
 
-    def _forget(self, subscription: "Subscription") -> None: ...
+    def forget(self, subscription: "Subscription", /) -> None:
+        """Look after it no longer: it is closed."""
 
-    def _emit(self, event: Event, subscription: "Subscription") -> None: ...
+    def emit(self, event: Event, subscription: "Subscription", /) -> None:
+        """Report what happened to it."""
 
-    def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None: ...
+    def call_at(self, deadline_ns: int, function: Callable[[], object], /) -> None:
+        """Run a function on the I/O thread at a time."""
 
-    def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool: ...
-    def _publishers_of(self, subscription: Any) -> tuple[RemotePublisher, ...]: ...
+    def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None, /) -> bool:
+        """Run the loop in the caller's thread while it waits; False: it has to be woken."""
 
-    def _nudge(self) -> None: ...
+    def publishers_of(self, subscription: "Subscription", /) -> tuple[RemotePublisher, ...]:
+        """Return the other nodes that publish what it wants."""
+
+    def nudge(self) -> None:
+        """Wake a reader that runs the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Subscription(Closing):
 
     def __init__(
         self,
-        node: Host,
+        host: Host,
         *,
         callback: Callback | None = None,
         context: Any = None,
@@ -107,10 +108,10 @@ class Subscription(Closing):
         history: bool | int = False,
         links: tuple[str, ...] = (),
     ) -> None:
-        _check_options(queue, overflow, callback, inline)
+        check_options(queue, overflow, callback, inline, type)
         self.links = links  # That it insists on; none: any will do.
         # How many messages of each topic are asked for; 0: all that are kept, None: none.
-        self.history = _read_history(history)
+        self.history = read_history(history)
         self.context = context
         self.no_local = no_local
         self.copy = copy
@@ -119,7 +120,7 @@ class Subscription(Closing):
         self.on_event = on_event
         self.repeats = 0  # Messages of a task that was run again, and that came the first time.
         self.mismatches: set[tuple[Source, str]] = set()  # Topics of another type.
-        self._node = node
+        self._host = host
         self._overflow = overflow
         self._lock = threading.Lock()
         self._delivering = threading.Lock()
@@ -136,17 +137,21 @@ class Subscription(Closing):
         self._decoding: DecodingInbox | None = None
         self._callbacks: CallbackRunner | None = None
         self._express: CallbackRunner | None = None  # Inline callbacks need no queue.
-        if isinstance(type, Schema):
-            raise ConfigurationError(f"type={type!r} tells nothing of how to decode: give the type")
         if type is not None:
             self._decoding = DecodingInbox(self._inbox, type, self._report_later)
             self._take = self._decoding.take
         if callback is not None:
-            runner = CallbackRunner(self._inbox, self._take, callback, self._callback_failed)
-            self._callbacks = runner
-            self._notify = runner.run_inline if inline else node._pool.lane(runner.run_turn).notify
-            if inline and type is None:
-                self._express = runner
+            self._call_back(callback, inline)
+
+    def _call_back(self, callback: Callback, inline: bool) -> None:
+        """Hand every message to a callback."""
+        self._callbacks = CallbackRunner(self._inbox, self._take, callback, self._callback_failed)
+        if inline:
+            self._notify = self._callbacks.run_inline
+        else:
+            self._notify = self._host.pool.lane(self._callbacks.run_turn).notify
+        if inline and self.type is None:
+            self._express = self._callbacks
 
     def deliver(self, delivery: Delivery, context: Any) -> None:
         """Take a run from the node; several channels may do so at once, each in its own order."""
@@ -163,7 +168,7 @@ class Subscription(Closing):
                 dropped = self._put_dropping(delivery, context)
         self._notify()
         if self._callbacks is None:
-            self._node._nudge()
+            self._host.nudge()
         if dropped:
             self._overflowed()
 
@@ -188,12 +193,12 @@ class Subscription(Closing):
         if self._closed_reason is not None:
             raise self._closed_error()
         context = self.context if context is _INHERIT else context
-        handle = self._node._add_pattern(self, pattern, context)
+        handle = self._host.add_pattern(self, pattern, context)
         with self._lock:
             if self._closed_reason is None:
                 self._handles[handle] = pattern
                 return handle
-        self._node._remove_pattern(handle)  # Closed by another thread since the look above.
+        self._host.remove_pattern(handle)  # Closed by another thread since the look above.
         raise self._closed_error()
 
     def remove(self, handle: Any) -> None:
@@ -206,7 +211,7 @@ class Subscription(Closing):
                     f"{handle!r} is not (or no longer) a pattern of this subscription;"
                     " pass what add() returned, once"
                 )
-        self._node._remove_pattern(handle)
+        self._host.remove_pattern(handle)
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -231,7 +236,7 @@ class Subscription(Closing):
 
     def publishers(self) -> tuple[RemotePublisher, ...]:
         """Return the other nodes that publish what this subscription wants, subject by subject."""
-        return self._node._publishers_of(self)
+        return self._host.publishers_of(self)
 
     @property
     def is_connected(self) -> bool:
@@ -364,7 +369,7 @@ class Subscription(Closing):
                 remaining_s = (deadline_ns - time.monotonic_ns()) / SECOND
                 if remaining_s <= 0:
                     return None
-            if not self._node._lead_until(self._is_ready, deadline_ns):
+            if not self._host.lead_until(self._is_ready, deadline_ns):
                 self._waiters.wait(self._is_ready, remaining_s)
         return taken
 
@@ -425,16 +430,16 @@ class Subscription(Closing):
         self._waiters.wake_all()
         self._report()  # Before the node forgets our listener...
         if not is_from_node:
-            self._node._forget(self)  # ...which need not hear that matches end: who closes knows.
+            self._host.forget(self)  # ...which need not hear that matches end: who closes knows.
             for handle in handles:
-                self._node._remove_pattern(handle)
+                self._host.remove_pattern(handle)
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"the subscription of {self._name()} is closed: {self._closed_reason}")
 
     def _callback_failed(self, message: Message, error: BaseException) -> None:
         """Report what a callback raised."""
-        logger.error("callback of %s failed on %s", self._name(), message.subject, exc_info=error)
+        _log.error("callback of %s failed on %s", self._name(), message.subject, exc_info=error)
         self._emit(CallbackFailed(self._channel(), self._name(), message.subject, error))
 
     def _report_later(self) -> None:
@@ -443,7 +448,7 @@ class Subscription(Closing):
             return
         self._is_report_due = True
         try:
-            self._node._call_at(time.monotonic_ns() + DROP_REPORT, self._report)
+            self._host.call_at(time.monotonic_ns() + DROP_REPORT, self._report)
         except ClosedError:
             self._report()
 
@@ -465,43 +470,7 @@ class Subscription(Closing):
             )
 
     def _emit(self, event: Event) -> None:
-        self._node._emit(event, self)
+        self._host.emit(event, self)
 
     def _channel(self) -> str:
         return "" if self.channel is None else str(self.channel)
-
-
-def _read_history(history: bool | int) -> int | None:
-    """Return how many messages of history are asked for; 0: all that are kept, None: none."""
-    if history is True or history is False:
-        return 0 if history else None
-    if not isinstance(history, int) or not 1 <= history <= HISTORY_MESSAGES_MAX:
-        raise ConfigurationError(
-            f"history={history!r}: give True for all that publishers keep, or a number of messages"
-            f" between 1 and {HISTORY_MESSAGES_MAX}"
-        )
-    return history
-
-
-def check_callback(callback: Any) -> None:
-    """Refuse what cannot be called back."""
-    if callback is not None and not callable(callback):
-        raise ConfigurationError(f"callback={callback!r}: give something that can be called")
-    if inspect.iscoroutinefunction(callback):
-        raise ConfigurationError(
-            "an async callback would never be awaited: iterate with `async for`, or give a function"
-        )
-
-
-def _check_options(queue: int, overflow: str, callback: Callback | None, inline: bool) -> None:
-    """Refuse options that cannot work, saying what can."""
-    if not isinstance(queue, int) or queue < 1:
-        raise ConfigurationError(
-            f"queue={queue!r}: give the number of messages to hold, at least 1"
-        )
-    if overflow not in OVERFLOW_POLICIES:
-        known = ", ".join(OVERFLOW_POLICIES)
-        raise ConfigurationError(f"overflow={overflow!r}: choose one of {known}")
-    check_callback(callback)
-    if inline and callback is None:
-        raise ConfigurationError("inline=True runs a callback on the I/O thread: give a callback")

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from hubbub.consumer import Consumer, ConsumerStatistics
-from hubbub.errors import HubbubError
+from hubbub.errors import ClosedError, HubbubError
 from hubbub.events import Event, GapAbandoned, SlowConsumer
 from hubbub.limits import MS, TOLD_CONSUMERS_MAX, TOLD_EACH, TOLD_EVENTS_MAX
 from hubbub.runtime.tally import Loss, Range, Tally
@@ -126,17 +126,20 @@ class Telling:
         """Tell what is left: the node closes."""
         if not self.is_on:
             return
-        for subscription in list(self._node._subscriptions):
+        for subscription in self._node._host.subscriptions:
             subscription._report()
         self._tell()
         self.is_on = False
 
     def _tell_later(self) -> None:
         """Tell all that comes within a second together."""
-        if not self._is_due:
-            self._is_due = True
-            with suppress(HubbubError):  # Everything is closing.
-                self._node._call_at(monotonic_ns() + TOLD_EACH, self._lane.notify)
+        if self._is_due:
+            return
+        self._is_due = True
+        try:
+            self._node._call_at(monotonic_ns() + TOLD_EACH, self._lane.notify)
+        except ClosedError:
+            self._is_due = False  # On no channel; it may join another, and tell then.
 
     def _tell_in_turn(self) -> bool:
         """Tell, on a delivery thread; as long as there are consumers there will be more."""

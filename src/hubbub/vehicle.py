@@ -75,7 +75,11 @@ class Vehicle(Closing):
             raise ConfigurationError(f"profile={profile!r}: choose one of {', '.join(PROFILES)}")
         self.profile = profile
         self.node: Node = open_node(name, **options)
-        self._driver = self.node.channels[0].driver
+        try:
+            self._driver = self.node._first_channel().driver
+        except ConfigurationError:
+            self.node.close(0)
+            raise
         self._gateway = self._driver.core.timed
         self._gateway.office.is_stateless = profile == "p3"
 

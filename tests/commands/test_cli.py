@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 import hubbub
 from tests import processes
+from tests.integration.bus import wait_until
 from tests.integration.namespace import ip, run_scenario
 from tests.processes import Process
 
@@ -63,13 +64,6 @@ def bus() -> Bus:
 def finish(process: Process) -> tuple[int, bytes, str]:
     out, err = process.communicate(timeout=TIMEOUT_S)
     return process.returncode, out, err.decode()
-
-
-def wait_until(is_so: Callable[[], Any]) -> None:
-    end_s = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < end_s, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def one_line(err: bytes) -> str:

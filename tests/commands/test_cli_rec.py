@@ -12,8 +12,9 @@ import typer
 
 from hubbub.cli.quantities import parse_duration, parse_size
 from hubbub.store.journal import Run, open_segment, segments
-from tests.commands.test_cli import TIMEOUT_S, Bus, Process, finish, one_line, wait_until
+from tests.commands.test_cli import TIMEOUT_S, Bus, Process, finish, one_line
 from tests.commands.test_cli_look import node_of
+from tests.integration.bus import wait_until
 
 
 @pytest.fixture

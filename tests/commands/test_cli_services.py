@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.commands.test_cli import Bus, finish, wait_until
+from tests.commands.test_cli import Bus, finish
+from tests.integration.bus import wait_until
 from tests.integration.link_probe import free_port
 
 

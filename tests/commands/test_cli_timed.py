@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.test_cli import Bus, finish, one_line, wait_until
+from tests.commands.test_cli import Bus, finish, one_line
+from tests.integration.bus import wait_until
 
 SPEED = "/vehicle/speed"
 

@@ -83,7 +83,7 @@ def descriptors() -> set[tuple[str, str]]:
     return found
 
 
-def take(subscription: hubbub.Subscription, count: int) -> list[hubbub.Message]:
+def take(subscription: hubbub.Subscription | hubbub.Consumer, count: int) -> list[hubbub.Message]:
     """Wait for so many messages, so long for each."""
     messages: list[hubbub.Message] = []
     while len(messages) < count:

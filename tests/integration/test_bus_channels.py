@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from hubbub import Channel, Closed, ClosedError, ConfigurationError, HubbubError, PeerJoined
+from hubbub import (
+    Channel,
+    Closed,
+    ClosedError,
+    ConfigurationError,
+    HubbubError,
+    Mail,
+    PeerJoined,
+    Vehicle,
+)
 from tests.integration.bus import (
     Events,
     Place,
@@ -304,3 +313,18 @@ def talk_on_all_interfaces() -> None:
 @pytest.mark.netns
 def test_node_on_all_interfaces_reaches_each_of_them() -> None:
     run_scenario(talk_on_all_interfaces)
+
+
+def test_node_on_no_channel_says_so_of_what_needs_one() -> None:
+    with fresh_place().open("n", channels=[]) as node:
+        for ask in (
+            lambda: node.service("news"),
+            lambda: node.observe(),
+            lambda: node.schedule(),
+            lambda: Mail(node, 9, None),
+        ):
+            with pytest.raises(ConfigurationError, match="no channel: connect"):
+                ask()
+        assert node.statistics().channels == ()
+    with pytest.raises(ConfigurationError, match="no channel: connect"):
+        Vehicle("car", channels=[])

@@ -171,6 +171,16 @@ def test_topics_that_cannot_be_are_refused(
         RodosGateway(node, topics, [RodosLink(("127.0.0.1", 0))])
 
 
+def test_gateway_that_cannot_begin_leaves_nothing_behind(place: Place) -> None:
+    link = RodosLink(("127.0.0.1", 0))
+    with place.open("rodos") as node:
+        node.publisher("/b", reliable=False)
+        with pytest.raises(ConfigurationError, match="/b"):
+            RodosGateway(node, {1001: "/a", 1002: "/b"}, [link])
+        assert [publisher.subject for publisher in node._publishers] == ["/b"]
+    assert link.socket.fileno() == -1
+
+
 def test_address_that_is_not_here_is_refused(place: Place) -> None:
     with place.open("rodos") as node, pytest.raises(LinkError, match="cannot listen for RODOS"):
         RodosGateway(node, TOPICS, [RodosLink(("203.0.113.1", 1))])

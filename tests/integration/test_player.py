@@ -3,6 +3,7 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -219,3 +220,9 @@ def test_topic_of_an_old_recording_without_hash_is_plain(place: Place, tmp_path:
     write_segment(tmp_path, [at(0, run(0, topic=nameless))])
     with place.open("player") as node:
         assert Player(node, tmp_path, rate=AS_FAST_AS_POSSIBLE).play().messages == 3
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), "fast", None, True])
+def test_rate_that_cannot_be_is_refused(place: Place, tmp_path: Path, rate: Any) -> None:
+    with place.open("n") as node, pytest.raises(hubbub.ConfigurationError, match="number above 0"):
+        Player(node, tmp_path, rate=rate)

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hubbub.wire.services import (
     PUBLISH,
     SUBSCRIBE_SERVICE,
     Message,
+    encode_members,
     encode_message,
     service_key,
 )
@@ -264,6 +266,7 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         ({"membership": "slow"}, "fast, seed"),
         ({"placement": "random"}, "xor, hrw, weighted"),
         ({"weight": 0}, "from 1 to 1000"),
+        ({"service_levels": True}, "service_levels=True must be a number from 1"),
         ({"policy": 5}, "give a function"),
         ({"version": "v3"}, "choose v1 or v2"),
     ],
@@ -312,3 +315,51 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     wait_until(lambda: sorted(one - {"subscribed"} for one in roles()) != [set(), set()])
     managing = [place for place, one in enumerate(roles()) if "managing" in one]
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
+
+
+def test_request_is_answered_though_the_one_before_it_ended_the_answering(bus: Bus) -> None:
+    service = bus.open().service("sums")
+    asked = [SimpleNamespace(answer=None), SimpleNamespace(answer=None)]
+    answered: list[Any] = []
+
+    def answer(message: Any) -> bytes:
+        answered.append(message)
+        raise SystemExit
+
+    service._answer = answer
+    service._asked.extend((one, number) for number, one in enumerate(asked))  # type: ignore[misc]
+    service._lane.notify()
+    wait_until(lambda: answered == [0, 1])
+
+
+def test_memory_of_what_was_reported_is_bounded(bus: Bus) -> None:
+    services = bus.open().services
+    for number in range(3000):
+        services.report(f"s{number}", "nobody subscribes")
+    assert len(services._reported) <= 1024
+
+
+def refuse(*_arguments: Any, **_options: Any) -> None:
+    raise hubbub.ClosedError("by another thread, since the last look")
+
+
+def test_announcement_that_comes_while_services_close_does_not_disturb_the_channel(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = bus.open().services
+    body = encode_members(services.driver.machine.swim.announcement(7266))
+    peer = SimpleNamespace(address=("127.0.0.1", 7266))
+    with monkeypatch.context() as patch:
+        patch.setattr(services.driver, "call", refuse)
+        services._hear(0, peer, body)  # type: ignore[arg-type]
+
+
+def test_service_closes_also_when_its_node_does_at_that_very_moment(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = bus.open().service(NAME)
+    subscription = service.subscribe()
+    with monkeypatch.context() as patch:
+        patch.setattr(service._driver, "call", refuse)
+        service.close()
+    assert subscription.is_closed

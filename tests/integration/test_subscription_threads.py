@@ -17,6 +17,7 @@ from hubbub.events import CallbackFailed, SlowConsumer
 from hubbub.message import Message
 from hubbub.runtime.loop import Loop
 from hubbub.subscription import Subscription
+from tests.integration.bus import wait_until
 from tests.integration.test_loop import Probe
 from tests.unit.runtime.fakes import FakeNode, FakeTopic, run
 
@@ -30,7 +31,7 @@ class LiveNode(FakeNode):
         super().__init__()
         self._loop = loop
 
-    def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
+    def call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self._loop.call_at(deadline_ns, function)
 
 
@@ -40,9 +41,9 @@ def node() -> Iterator[LiveNode]:
     loop.attach(probe)
     node = LiveNode(loop)
     node.time.call_at = loop.call_at  # type: ignore[method-assign] # The pool's clock as well.
-    node._pool._call_at = loop.call_at
+    node.pool._call_at = loop.call_at
     yield node
-    node._pool.close(PATIENCE_S)
+    node.pool.close(PATIENCE_S)
     loop.detach(probe)
     probe.close()
 
@@ -53,13 +54,6 @@ def tiny_switch_interval() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < end, "it never became so"
-        time.sleep(0.001)
 
 
 def in_thread(function: Callable[[], object]) -> threading.Thread:
@@ -364,7 +358,7 @@ def test_a_callback_may_close_its_subscription_and_read_pending(node: LiveNode) 
     subscription.deliver(run(5, 4), None)
     begin.set()
     wait_until(lambda: subscription.is_closed and subscription.pending == 0)
-    assert node._pool.close(PATIENCE_S)
+    assert node.pool.close(PATIENCE_S)
     assert seen == [(1, 7), (2, 6), (3, 5)]
 
 

@@ -128,3 +128,16 @@ def test_slots_of_a_consumer_are_told_as_it_counts_them(place: Place) -> None:
                 assert (slots.subject, slots.period_ns) == ("/car/speed", 50_000_000)
                 served += slots.served
         assert served == counted.served >= 30
+
+
+def test_node_that_was_on_no_channel_tells_again_when_it_has_joined_another(place: Place) -> None:
+    with place.open("teller") as teller:
+        [connection] = teller.channels
+        connection.close(0)
+        teller._emit(GapAbandoned("", LIDAR, "/scan", 1, 2, "given_up"))
+        teller.connect(connection.channel)
+        with place.open("listener") as listener:
+            heard = hear(listener)
+            wait_until(lambda: is_heard(teller))
+            teller._emit(GapAbandoned("", LIDAR, "/scan", 3, 4, "given_up"))
+            assert [one.lost for one in told(heard)] == [4]

@@ -14,7 +14,7 @@ import pytest
 import hubbub
 from hubbub.producer import make_options
 from hubbub.protocol.timetrigger.producer import ProducerOptions
-from tests.integration.bus import IS_SOAK, Events, Place, fresh_place, wait_until
+from tests.integration.bus import IS_SOAK, Events, Place, fresh_place, take, wait_until
 
 SPEED = "/vehicle/speed"
 
@@ -34,15 +34,6 @@ def place() -> Place:
 def nodes(place: Place) -> Iterator[tuple[hubbub.Node, hubbub.Node]]:
     with place.open("maker") as maker, place.open("user") as user:
         yield maker, user
-
-
-def take(consumer: hubbub.Consumer, count: int) -> list[hubbub.Message]:
-    found: list[hubbub.Message] = []
-    while len(found) < count:
-        message = consumer.receive(10)
-        assert message is not None
-        found.append(message)
-    return found
 
 
 def test_nearest_producer_takes_over_and_gives_way(nodes: Any) -> None:
@@ -481,3 +472,52 @@ def test_closed_node_ends_components_and_readers(place: Place) -> None:
     with pytest.raises(hubbub.ClosedError):
         node.consume(SPEED, period_ms=1)
     assert all(message.payload == b"x" for message in consumer)  # What was queued, then the end.
+
+
+def test_component_stops_also_when_its_channel_closes_at_that_very_moment(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any) -> None:
+        raise hubbub.ClosedError("by another thread, since the last look")
+
+    with hubbub.Vehicle(
+        "car", domain=place.domain, interface="127.0.0.1",
+        channels=[hubbub.Channel(place.group, place.port)],
+    ) as car:  # fmt: skip
+        consumer = car.consumer(SPEED, period_ms=100)
+        producer = car.producer(SPEED, lambda: b"1")
+        mail = car.listen(9)
+        with monkeypatch.context() as patch:
+            patch.setattr(car.node.channels[0].driver, "call", refuse)
+            for component in (consumer, producer, mail):
+                component.stop()
+        assert consumer.is_stopped and producer.is_stopped and mail.is_closed
+        assert car.node.statistics().consumers == car.node.statistics().producers == ()
+        assert consumer._subscription.is_closed
+
+
+@pytest.mark.parametrize("scope", [-1, 1 << 32, True, "1"])
+def test_scope_that_no_interest_can_carry_is_refused(nodes: Any, scope: Any) -> None:
+    for ask in (
+        lambda: nodes[0].produce(SPEED, lambda: b"", scope=scope),
+        lambda: nodes[1].consume(SPEED, period_ms=100, scope=scope),
+    ):
+        with pytest.raises(hubbub.ConfigurationError, match="must be a number from 0 to 2"):
+            ask()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_producer_goes_on_after_whatever_its_function_raises(nodes: Any, inline: bool) -> None:
+    raised: list[BaseException] = [ValueError("no"), SystemExit(3), GeneratorExit()]
+
+    def read() -> bytes:
+        if raised:
+            raise raised.pop()
+        return b"1"
+
+    maker, user = nodes
+    events = Events()
+    maker.on_event(events)
+    maker.produce(SPEED, read, inline=inline)
+    take(user.consume(SPEED, period_ms=20), 3)
+    wait_until(lambda: len(events.of(hubbub.SampleFailed)) == 3)

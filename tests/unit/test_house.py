@@ -28,7 +28,7 @@ FUNCTION_LINES_MAX = 70
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 
-FOUNDATION = {"errors", "limits", "subjects", "message", "events"}
+FOUNDATION = {"errors", "limits", "given", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
     *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks", "telling"),
@@ -36,6 +36,8 @@ API = {
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail", "addresses"}
 API |= {"service", "services", "service_host", "subject_services"}
+API |= {"node_host", "node_options", "service_options", "service_statistics"}
+API |= {"subscription_options", "bare_topics"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
 HIGH = {"store", "recorder", "pipeline", "report", "gateway"}

@@ -185,13 +185,13 @@ def test_a_pattern_added_while_another_thread_closes_is_taken_back(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscription = open_on(node)
-    add_pattern = node._add_pattern
+    add_pattern = node.add_pattern
 
     def close_meanwhile(*arguments: Any) -> int:
         subscription.close()
         return add_pattern(*arguments)
 
-    monkeypatch.setattr(node, "_add_pattern", close_meanwhile)
+    monkeypatch.setattr(node, "add_pattern", close_meanwhile)
     with pytest.raises(ClosedError):
         subscription.add("/late")
     assert node.patterns == {}
@@ -200,7 +200,7 @@ def test_a_pattern_added_while_another_thread_closes_is_taken_back(
 # Options.
 
 
-@pytest.mark.parametrize("queue", [0, -1, 1.5, "many"])
+@pytest.mark.parametrize("queue", [0, -1, 1.5, True, "many"])
 def test_a_queue_without_room_is_refused(node: FakeNode, queue: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"queue={queue!r}.*at least 1"):
         Subscription(node, queue=queue)

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hubbub.cli.bench_plan import LATENCY, Benchmark, Mode, Outcome, Plan, percentile
+from hubbub.cli.bench_plan import LATENCY, Benchmark, Mode, Outcome, Plan
 from hubbub.cli.options import Json, Log, LoopbackInterface
 from hubbub.cli.quantities import at_least
+from hubbub.cli.rates import percentile
 from hubbub.cli.session import EXIT_LOST, end_on_sigterm
 from hubbub.cli.terminal import LOOPBACK, note, plural, print_json, size
 from hubbub.links.listening import ListenAt, address_text, open_listener

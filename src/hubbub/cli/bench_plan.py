@@ -52,11 +52,3 @@ def quantiles(samples: list[int]) -> list[int]:
         return samples
     last = len(samples) - 1
     return [samples[round(i * last / (QUANTILES - 1))] for i in range(QUANTILES)]
-
-
-def percentile(samples: list[int], share: float) -> int:
-    """Return the sample that a share of all does not exceed (nearest rank); 0 without samples."""
-    if not samples:
-        return 0
-    samples = sorted(samples)
-    return samples[min(len(samples) - 1, int(share * len(samples)))]

@@ -8,7 +8,7 @@ import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.options import Domain, Interface, Log, Peers
 from hubbub.cli.quantities import parse_duration
-from hubbub.cli.session import EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_LOST, QUEUE_MESSAGES, open_node, tell_of
 from hubbub.cli.terminal import note, plural
 
 _TOLD = (
@@ -53,9 +53,11 @@ def consume(
     write = make_writer(as_json=as_json, raw=raw)
     period_us = read_time(period)
     with open_node(domain, interface, log, peers) as node:
-        node.on_event(_tell)
+        node.on_event(tell_of(*_TOLD))
         mode = "one" if one else "nearest" if nearest else "all"
-        consumer = node.consume(subject, period_us=period_us, mode=mode, of=of, queue=100_000)
+        consumer = node.consume(
+            subject, period_us=period_us, mode=mode, of=of, queue=QUEUE_MESSAGES
+        )
         code = follow(consumer.receive, write, count, timeout)
         statistics = consumer.statistics()
     if statistics.missed:
@@ -72,8 +74,3 @@ def read_time(text: str) -> int:
     if 0 < time_us < 1:
         raise typer.BadParameter(f"{text!r} is too short: at least 1us, or 0s for one sample")
     return round(time_us)
-
-
-def _tell(event: hubbub.Event) -> None:
-    if isinstance(event, _TOLD):
-        note(str(event))

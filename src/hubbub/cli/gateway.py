@@ -10,7 +10,7 @@ import typer
 
 import hubbub
 from hubbub.cli.options import Domain, Interface, Log
-from hubbub.cli.session import end_on_sigterm, open_node, set_up_log
+from hubbub.cli.session import end_on_sigterm, open_node, set_up_log, tell_of
 from hubbub.cli.terminal import note, plural
 from hubbub.gateway import Gateway, RodosGateway, Side, open_links, read_side
 from hubbub.gateway.config import Config, read_config
@@ -86,8 +86,9 @@ def _placed(side: Side, interface: str | None) -> Side:
 def _run(sides: list[Side], name: str) -> None:
     end_on_sigterm()
     with Gateway.open(sides, name=name) as joined:
+        tell = tell_of(hubbub.GapAbandoned, hubbub.SlowConsumer, hubbub.PeerRefused)
         for node in joined.nodes:
-            node.on_event(_tell)
+            node.on_event(tell)
         note(f"{name} joins {', '.join(side.name for side in sides)}")
         try:
             _wait()
@@ -101,11 +102,6 @@ def _wait() -> None:
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(3600)
-
-
-def _tell(event: hubbub.Event) -> None:
-    if isinstance(event, hubbub.GapAbandoned | hubbub.SlowConsumer | hubbub.PeerRefused):
-        note(str(event))
 
 
 @app.command("rodos")

@@ -11,6 +11,7 @@ from hubbub.cli.directory import EVERYTHING, Topic, list_topics
 from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import Screen
+from hubbub.cli.session import open_node
 from hubbub.cli.terminal import cut, escape, print_json
 
 
@@ -30,7 +31,9 @@ def graph(
     """
     hubbub.check_pattern(pattern)
 
-    def show(node: hubbub.Node, screen: Screen) -> int:
+    node = open_node(domain, interface, log, peers)
+
+    def show(screen: Screen) -> bool:
         topics = list_topics(node.peers(), pattern)
         if as_json:
             print_json(_fields(topics))
@@ -42,9 +45,9 @@ def graph(
             screen.show([line if width is None else cut(line, width) for line in lines])
         if not topics:
             screen.note(f"no topic matches {pattern} {describe_place(node)}")
-        return 0 if topics else 1
+        return bool(topics)
 
-    look(domain, interface, log, wait, show, peers)
+    look(node, wait, lambda _: show)
 
 
 def _grow(topics: Iterable[Topic]) -> list[str]:

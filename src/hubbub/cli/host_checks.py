@@ -1,6 +1,5 @@
 """Checks of this host that need no network: Python, kernel features, clocks."""
 
-import ctypes
 import os
 import platform
 import sys
@@ -13,14 +12,12 @@ from hubbub.cli.diagnosis import Finding
 from hubbub.errors import LinkError
 from hubbub.limits import SWITCH_INTERVAL_MS
 from hubbub.links import meeting
+from hubbub.runtime.kernel_clock import ask_kernel
 from hubbub.runtime.timer import open_timer
 
 CLOCK_LOOK_S: Final = 0.2
 DRIFT_PPM_MAX: Final = 500  # More than any quartz or NTP slew: somebody is setting the clock.
 _STEP_NS: Final = 1_000_000
-_STA_UNSYNC: Final = 0x40  # adjtimex(2)
-_TIMEX_BYTES: Final = 208
-_TIMEX_STATUS_OFFSET: Final = 40
 _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 _CLOCK_SOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
@@ -34,7 +31,7 @@ def examine() -> Iterator[Finding]:
     yield check_switch_interval(sys.getswitchinterval() * 1000)
     yield check_clock()
     yield check_clock_source(_read(_CLOCK_SOURCE))
-    yield check_synchronisation(_clock_status())
+    yield check_synchronisation(ask_kernel())
 
 
 def check_python() -> Finding:
@@ -136,29 +133,16 @@ def check_clock_source(source: str) -> Finding:
     return Finding("clock source", "ok", source or "not known on this system")
 
 
-def check_synchronisation(status: int | None) -> Finding:
+def check_synchronisation(is_synchronised: bool | None) -> Finding:
     """Judge the kernel's word on whether the clock is kept in step."""
-    if status is None:
+    if is_synchronised is None:
         return Finding("clock sync", "ok", "not known on this system")
-    if status & _STA_UNSYNC:
+    if not is_synchronised:
         return Finding(
             "clock sync", "warn", "no NTP or PTP: latencies between hosts cannot be trusted",
             "sudo timedatectl set-ntp true   (or chrony, or ptp4l)",
         )  # fmt: skip
     return Finding("clock sync", "ok", "kept in step with other hosts")
-
-
-def _clock_status() -> int | None:
-    """Ask the kernel with adjtimex(2), changing nothing."""
-    if sys.platform != "linux" or sys.maxsize < 2**32:
-        return None
-    request = ctypes.create_string_buffer(_TIMEX_BYTES)
-    try:
-        if ctypes.CDLL(None).adjtimex(request) < 0:
-            return None
-    except AttributeError:
-        return None
-    return int.from_bytes(request.raw[_TIMEX_STATUS_OFFSET:][:4], sys.byteorder)
 
 
 def _read(path: Path) -> str:

@@ -1,5 +1,6 @@
 """`hubbub info`: everybody at both ends of one subject."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, route_rows, topic_field
 from hubbub.cli.looking import WAIT_S, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
+from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
 
 _PLACE = ("node", "host", "pid", "link")
@@ -42,23 +44,26 @@ def info(
         )
     hubbub.check_subject(subject)
 
-    def show(node: hubbub.Node, screen: Screen) -> int:
-        topic = _find(node, subject)
-        if as_json:
-            print_json({**_fields(topic), "gateways": _passed(gateways[0], subject)})
-        if not topic.publishers and not topic.subscribers:
-            screen.note(f"nobody publishes or wants {subject} {describe_place(node)}")
-            return 1
-        if not as_json:
-            lines = _lines(topic, screen.width)
-            screen.show([*lines, *_gateway_lines(gateways[0], subject, screen)])
-        if len(topic.types) > 1:
-            names = ", ".join(name or "plain bytes" for name in topic.types)
-            screen.note(f"the publishers of {subject} do not agree on its type: {names}")
-        return 0
+    node = open_node(domain, interface, log, peers)
+    look(node, wait, lambda node: partial(_show, node, Gateways(node), subject, as_json))
 
-    gateways: list[Gateways] = []
-    look(domain, interface, log, wait, show, peers, lambda node: gateways.append(Gateways(node)))
+
+def _show(
+    node: hubbub.Node, gateways: Gateways, subject: str, as_json: bool, screen: Screen
+) -> bool:
+    topic = _find(node, subject)
+    if as_json:
+        print_json({**_fields(topic), "gateways": _passed(gateways, subject)})
+    if not topic.publishers and not topic.subscribers:
+        screen.note(f"nobody publishes or wants {subject} {describe_place(node)}")
+        return False
+    if not as_json:
+        lines = _lines(topic, screen.width)
+        screen.show([*lines, *_gateway_lines(gateways, subject, screen)])
+    if len(topic.types) > 1:
+        names = ", ".join(name or "plain bytes" for name in topic.types)
+        screen.note(f"the publishers of {subject} do not agree on its type: {names}")
+    return True
 
 
 def _find(node: hubbub.Node, subject: str) -> Topic:

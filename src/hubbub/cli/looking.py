@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 import hubbub
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Screen, refuse_if_nobody_reads, write_until_the_end
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.cli.terminal import plural
 
 _REFRESH_S = 1.0
@@ -27,36 +27,28 @@ Pattern = Annotated[
 ]
 
 
+Show = Callable[[Screen], bool]
+"""What shows something, and tells whether there was anything."""
+
+
 def look(
-    domain: str | None,
-    interface: str | None,
-    log: str | None,
+    node: hubbub.Node,
     wait_s: float,
-    show: Callable[[hubbub.Node, Screen], int],
-    peers: str | None = None,
-    begin: Callable[[hubbub.Node], None] = lambda node: None,
-) -> None:
-    """Open a node, wait until the others have answered, and exit with what `show` returns."""
-    with open_node(domain, interface, log, peers) as node:
-        begin(node)
-        code = write_until_the_end(lambda: _show(node, wait_s, show))
+    begin: Callable[[hubbub.Node], Show],
+    *,
+    is_watching: bool = False,
+) -> NoReturn:
+    """Let others answer, show what there is, once or each second; exit with 1 if it is nothing.
+
+    `begin` is called at once: what it asks for comes meanwhile.
+    """
+    with node:
+        show = begin(node)
+        code = write_until_the_end(lambda: _show(wait_s, show, is_watching))
     raise typer.Exit(code)
 
 
-def _show(node: hubbub.Node, wait_s: float, show: Callable[[hubbub.Node, Screen], int]) -> int:
-    try:
-        time.sleep(wait_s)
-        return show(node, Screen())
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-
-
-def look_again(wait_s: float, is_watching: bool, show: Callable[[Screen], bool]) -> int:
-    """Show what there is, once or each second, and return the exit code: 1 if that is nothing."""
-    return write_until_the_end(lambda: _show_again(wait_s, is_watching, show))
-
-
-def _show_again(wait_s: float, is_watching: bool, show: Callable[[Screen], bool]) -> int:
+def _show(wait_s: float, show: Show, is_watching: bool) -> int:
     screen = Screen()
     try:
         time.sleep(wait_s)

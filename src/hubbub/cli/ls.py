@@ -14,13 +14,13 @@ from hubbub.cli.directory import (
     subscriber_fields,
 )
 from hubbub.cli.gateways import ARROW, Gateways, far_fields
-from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
+from hubbub.cli.looking import WAIT_S, Pattern, Show, Wait, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
+from hubbub.cli.session import QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import plural, print_json
 
-_QUEUE_MESSAGES = 100_000
 Rates = dict[str, float]
 
 
@@ -52,28 +52,31 @@ def ls(
     """
     hubbub.check_pattern(pattern)
 
-    def show(node: hubbub.Node, screen: Screen) -> int:
-        rates = None if rate is None else _measure(node, pattern, rate, screen)
-        topics = list_topics(node.peers(), pattern, gateways[0].far_nodes())
-        if as_json:
-            print_json({"topics": [_fields(topic, rates) for topic in topics]})
-        if not topics:
-            screen.note(f"no topic matches {pattern} {describe_place(node)}")
-            return 1
-        if not as_json:
-            lines = table(*_lay_out(topics, rates, is_verbose=verbose), screen.width)
-            summary = [plural(len(topics), "topic")] if screen.is_terminal else []
-            screen.show([*lines, *summary])
-        return 0
+    def begin(node: hubbub.Node) -> Show:
+        gateways = Gateways(node)
 
-    gateways: list[Gateways] = []
-    look(domain, interface, log, wait, show, peers, lambda node: gateways.append(Gateways(node)))
+        def show(screen: Screen) -> bool:
+            rates = None if rate is None else _measure(node, pattern, rate, screen)
+            topics = list_topics(node.peers(), pattern, gateways.far_nodes())
+            if as_json:
+                print_json({"topics": [_fields(topic, rates) for topic in topics]})
+            elif topics:
+                lines = table(*_lay_out(topics, rates, is_verbose=verbose), screen.width)
+                summary = [plural(len(topics), "topic")] if screen.is_terminal else []
+                screen.show([*lines, *summary])
+            if not topics:
+                screen.note(f"no topic matches {pattern} {describe_place(node)}")
+            return bool(topics)
+
+        return show
+
+    look(open_node(domain, interface, log, peers), wait, begin)
 
 
 def _measure(node: hubbub.Node, pattern: str, seconds: float, screen: Screen) -> Rates:
     """Count what comes for so long; return messages per second by subject."""
     counts: dict[str, int] = {}
-    with node.subscribe(pattern, queue=_QUEUE_MESSAGES, no_local=True) as subscription:
+    with node.subscribe(pattern, queue=QUEUE_MESSAGES, no_local=True) as subscription:
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             message = subscription.receive(left_s)

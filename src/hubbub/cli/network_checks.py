@@ -17,7 +17,7 @@ from hubbub.cli.terminal import size
 from hubbub.links.interfaces import Interface, choose, interfaces
 from hubbub.links.multicast import SOCKET_BUFFER_BYTES
 from hubbub.links.opening import frame_bytes
-from hubbub.links.socket_pair import SOL_UDP, UDP_GRO, UDP_SEGMENT
+from hubbub.links.socket_pair import SOL_UDP, UDP_GRO, UDP_SEGMENT, set_buffer
 
 ANSWER_TIMEOUT_S: Final = 1.0
 BUS_TIMEOUT_S: Final = 3.0
@@ -150,14 +150,9 @@ def _limit_of(name: str) -> int | None:
 
 
 def _reachable_buffer(option: int) -> int:
-    """Ask for a buffer as a link does: beyond the limit if we may."""
+    """Ask for a buffer as a link does."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for wanted in (32 if option == socket.SO_SNDBUF else 33, option):  # SO_*BUFFORCE first.
-            try:
-                probe.setsockopt(socket.SOL_SOCKET, wanted, SOCKET_BUFFER_BYTES)
-                break
-            except OSError:
-                continue
+        set_buffer(probe, option, SOCKET_BUFFER_BYTES)
         got = probe.getsockopt(socket.SOL_SOCKET, option)
     return got // 2 if sys.platform == "linux" else got  # Linux counts its bookkeeping, too.
 

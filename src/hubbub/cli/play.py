@@ -14,19 +14,17 @@ import typer
 from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.progress import Progress
+from hubbub.cli.publishing import MEETING_S, is_confirmed
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.store import Place, open_store
 from hubbub.cli.terminal import escape, note, plural, print_json, readable, size
 from hubbub.cli.times import From, To, parse_time_ns, show_span, show_time
 from hubbub.errors import ConfigurationError
-from hubbub.limits import OPENING, SECOND
 from hubbub.subjects import check_pattern
 
 if TYPE_CHECKING:
     from hubbub.recorder.player import Plan, Played, Player, Recorded
 
-FLUSH_TIMEOUT_S = 10.0
-_MEETING_S = 1.2 * OPENING / SECOND
 _PREVIEW_BYTES = 60
 
 Subjects = Annotated[
@@ -127,10 +125,8 @@ def _play(
         player.stop()
     if ctrl_c.is_pressed:
         outcome.code = EXIT_INTERRUPTED
-    outcome.is_confirmed = player.flush(FLUSH_TIMEOUT_S)
+    outcome.is_confirmed = is_confirmed(player.flush)
     outcome.seconds = time.monotonic() - begin_s
-    if not outcome.is_confirmed:
-        note("not every receiver confirmed everything: it was lost, or is slow")
     is_well = outcome.is_confirmed and outcome.messages and not outcome.faults
     outcome.code = outcome.code or (0 if is_well else 1)
     return outcome
@@ -138,9 +134,9 @@ def _play(
 
 def _meet(player: "Player", wait_subs: int) -> None:
     """Wait for subscribers, or at least until it is known who is there."""
-    time.sleep(_MEETING_S)
+    time.sleep(MEETING_S)
     while player.receivers < wait_subs:
-        time.sleep(_MEETING_S)
+        time.sleep(MEETING_S)
 
 
 def _state(plan: "Plan", played: "Played") -> str:

@@ -14,6 +14,7 @@ import typer
 
 import hubbub
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.publishing import as_typed
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
@@ -109,7 +110,7 @@ def _reader(
     value: str | None, command: str | None, path: Path | None, column: str | None
 ) -> Callable[[], bytes | None]:
     if value is not None:
-        sample = value.encode()
+        sample = as_typed(value)
         return lambda: sample
     if command is not None:
         words = _words(command)

@@ -6,11 +6,9 @@ Who is behind gateways is what they tell: nobody hears those nodes here.
 from collections.abc import Sequence
 from typing import Any
 
-import typer
-
 import hubbub
 from hubbub.cli.gateways import ARROW, FarNode, Gateways, far_fields, fields_of, side_lines
-from hubbub.cli.looking import WAIT_S, Wait, Watch, look_again
+from hubbub.cli.looking import WAIT_S, Wait, Watch, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
@@ -44,10 +42,8 @@ def ps(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers) as node:
-        look = _Look(node, watch, as_json)
-        code = look_again(wait, watch, look.show)
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers)
+    look(node, wait, lambda node: _Look(node, watch, as_json).show, is_watching=watch)
 
 
 class _Look:

@@ -1,7 +1,6 @@
 """`hubbub pub`: publish from the command line, and say who got it."""
 
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
+from hubbub.cli.publishing import MEETING_S, as_typed, is_confirmed, stdin_lines
 from hubbub.cli.quantities import at_least
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.session import EXIT_INTERRUPTED, open_node, tell_of
 from hubbub.cli.terminal import note, plural, print_json, size
-from hubbub.limits import MESSAGE_BYTES_MAX, OPENING, SECOND
+from hubbub.limits import MESSAGE_BYTES_MAX
 
-FLUSH_TIMEOUT_S = 10.0
-_MEETING_S = 1.2 * OPENING / SECOND
 _MANAGER_S = 1.0
 _LONELY_S = 2.0  # After so long it is told that nobody listens.
 
@@ -105,9 +103,9 @@ def pub(
     """
     _check_what(body, size_bytes, lines)
     with open_node(domain, interface, log, peers) as node:
-        node.on_event(_tell_slow_consumers)
+        node.on_event(tell_of(hubbub.SlowConsumer, hubbub.LinkDown, hubbub.LinkUp))
         publisher = node.publisher(subject)
-        payloads = _lines() if lines else _repeat(_payload(body, size_bytes), count, rate)
+        payloads = stdin_lines() if lines else _repeat(_payload(body, size_bytes), count, rate)
         if not _meet(publisher, wait_subs, timeout):
             raise typer.Exit(1)
         tally = Tally()
@@ -128,7 +126,7 @@ def _check_what(body: str | None, size_bytes: int | None, lines: bool) -> None:
 
 def _payload(body: str | None, size_bytes: int | None) -> bytes:
     if body is not None:
-        return os.fsencode(body)  # An argument that is not UTF-8 is sent as it was typed.
+        return as_typed(body)
     if size_bytes is not None:
         return (bytes(range(256)) * (size_bytes // 256 + 1))[:size_bytes]
     return sys.stdin.buffer.read()
@@ -139,11 +137,6 @@ def _repeat(payload: bytes, count: int | None, rate: float | None) -> Iterator[b
     return itertools.repeat(payload) if is_endless else itertools.repeat(payload, count or 1)
 
 
-def _lines() -> Iterator[bytes]:
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n")
-
-
 def _meet(publisher: hubbub.Publisher, wait_subs: int, timeout_s: float | None) -> bool:
     """Wait for subscribers; False: they did not come in time."""
     if not wait_subs and publisher.counted is not None:
@@ -151,9 +144,7 @@ def _meet(publisher: hubbub.Publisher, wait_subs: int, timeout_s: float | None) 
         publisher.wait_for_subscribers(1, _MANAGER_S)
         return True
     if not wait_subs:
-        # A new node keeps its messages until it knows who is there. Waiting for that here delays
-        # none of them, and from then on `publish` tells how many receivers there are.
-        time.sleep(_MEETING_S)
+        time.sleep(MEETING_S)
         return True
     if publisher.wait_for_subscribers(wait_subs, timeout_s):
         return True
@@ -180,10 +171,8 @@ def _publish_and_confirm(
             _publish_all(publisher, payloads, rate, tally, progress)
     except KeyboardInterrupt:  # Between two messages: what was published was counted.
         code = EXIT_INTERRUPTED
-    tally.is_confirmed = node.flush(FLUSH_TIMEOUT_S)
+    tally.is_confirmed = is_confirmed(node.flush)
     tally.seconds = time.monotonic() - start_s
-    if not tally.is_confirmed:
-        note("not every receiver confirmed everything: it was lost, or is slow")
     return code or (0 if tally.is_confirmed else 1)
 
 
@@ -234,8 +223,3 @@ def _report(subject: str, tally: Tally, as_json: bool) -> None:
     unheard = f" ({tally.unheard:,} while nobody listened)" if tally.unheard else ""
     speed = f"in {tally.seconds:.3f} s, {tally.rate:,.0f} messages/s"
     note(f"{what}{unheard} to {plural(tally.receivers, 'receiver')} {speed}")
-
-
-def _tell_slow_consumers(event: hubbub.Event) -> None:
-    if isinstance(event, hubbub.SlowConsumer | hubbub.LinkDown | hubbub.LinkUp):
-        note(str(event))

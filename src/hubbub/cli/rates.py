@@ -16,13 +16,20 @@ from operator import mul, sub
 from random import Random
 from typing import Final, Generic, TypeVar
 
-from hubbub.cli.bench_plan import percentile
 from hubbub.limits import SECOND
 from hubbub.message import Message, Source
 
 # Told apart; what comes of further ones is counted together. All reservoirs are 80 MB at most.
 TOPICS_MAX: Final = 10_000
 RESERVOIR_SAMPLES: Final = 1000  # Kept of a topic's latencies, whatever their number.
+
+
+def percentile(samples: list[int], share: float) -> int:
+    """Return the sample that a share of all does not exceed (nearest rank); 0 without samples."""
+    if not samples:
+        return 0
+    samples = sorted(samples)
+    return samples[min(len(samples) - 1, int(share * len(samples)))]
 
 
 class Extent:

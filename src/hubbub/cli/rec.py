@@ -15,7 +15,7 @@ from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import parse_duration, parse_size
 from hubbub.cli.screen import Screen, write_until_the_end
-from hubbub.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, GUEST, open_node
 from hubbub.cli.terminal import cut, note, plural, print_json, size
 
 _REFRESH_S = 0.2
@@ -27,7 +27,6 @@ SplitTime = Annotated[str, typer.Option(metavar="DURATION", help="Close it after
 AllServices = Annotated[
     bool, typer.Option("--services", help="Record who manages each service there is, too.")
 ]
-_GUEST = hubbub.ServiceOptions(is_guest=True)
 
 
 def rec(
@@ -89,7 +88,7 @@ def rec(
         "services": service or (),
     }
     trigger, ctrl_c = _Trigger(), CtrlC()
-    guest = all_services and not service and _GUEST  # Who records one takes part.
+    guest = all_services and not service and GUEST  # Who records one takes part.
     with open_node(domain, interface, log, peers, services=guest) as node:
         with hubbub.Recorder(node, patterns, store, **options) as recorder:
             watch = partial(_watch, recorder, trigger, ctrl_c, duration_s, as_json)

@@ -1,12 +1,11 @@
 """`hubbub routes`: the gateways of the bus, and whose topics they pass on to where."""
 
+from functools import partial
 from typing import Final
-
-import typer
 
 import hubbub
 from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, fields_of, route_rows
-from hubbub.cli.looking import Wait, Watch, describe_place, look_again
+from hubbub.cli.looking import Wait, Watch, describe_place, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import Screen, table
 from hubbub.cli.session import open_node
@@ -28,13 +27,11 @@ def routes(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers) as node:
-        gateways = Gateways(node)
-        code = look_again(wait, watch, lambda screen: _show(node, gateways, screen, as_json))
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers)
+    look(node, wait, lambda node: partial(_show, node, Gateways(node), as_json), is_watching=watch)
 
 
-def _show(node: hubbub.Node, gateways: Gateways, screen: Screen, as_json: bool) -> bool:
+def _show(node: hubbub.Node, gateways: Gateways, as_json: bool, screen: Screen) -> bool:
     found = list(gateways)
     if as_json:
         print_json([fields_of(one) for one in found])

@@ -1,12 +1,11 @@
 """`hubbub schedule`: who makes and wants what how often, and how well that goes."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import typer
-
 import hubbub
-from hubbub.cli.looking import Wait, Watch, look_again
+from hubbub.cli.looking import Wait, Watch, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
@@ -40,12 +39,11 @@ def schedule(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers) as node, node.schedule() as seen:
-        code = look_again(wait, watch, lambda screen: _show(seen, screen, as_json))
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers)
+    look(node, wait, lambda node: partial(_show, node.schedule(), as_json), is_watching=watch)
 
 
-def _show(seen: hubbub.Schedule, screen: Screen, as_json: bool) -> bool:
+def _show(seen: hubbub.Schedule, as_json: bool, screen: Screen) -> bool:
     """Show who makes and wants samples now; False: nobody does either."""
     producers, unserved = seen.producers(), seen.unserved()
     if as_json:

@@ -1,18 +1,19 @@
 """`hubbub services`, `ring` and `service`: what there is, who manages it, and using it."""
 
-import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
-from hubbub.cli.looking import Wait, Watch, look_again
+from hubbub.cli.looking import Wait, Watch, look
 from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.publishing import as_typed, stdin_lines
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table
-from hubbub.cli.session import EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_LOST, GUEST, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
 _WAIT_S = 1.0
@@ -34,7 +35,6 @@ _RING_COLUMNS = (
     Column("share"),
     Column("would manage", is_number=False),
 )
-_GUEST = hubbub.ServiceOptions(is_guest=True)
 
 app = typer.Typer(
     help="Publish in a service, or listen to one.", no_args_is_help=True, rich_markup_mode=None
@@ -54,12 +54,11 @@ def services(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers, services=_GUEST) as node:
-        code = look_again(wait, watch, lambda screen: _show(node, screen, as_json))
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers, services=GUEST)
+    look(node, wait, lambda node: partial(_show, node, as_json), is_watching=watch)
 
 
-def _show(node: hubbub.Node, screen: Screen, as_json: bool) -> bool:
+def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
     found = node.services.find()
     if as_json:
         print_json([asdict(one) for one in found])
@@ -94,14 +93,13 @@ def ring(
 
     Exits with 1 when there are none.
     """
-    with open_node(domain, interface, log, peers, services=_GUEST) as node:
-        code = look_again(
-            wait, watch, lambda screen: _show_ring(node, names or [], screen, as_json)
-        )
-    raise typer.Exit(code)
+    node = open_node(domain, interface, log, peers, services=GUEST)
+    look(
+        node, wait, lambda node: partial(_show_ring, node, names or [], as_json), is_watching=watch
+    )
 
 
-def _show_ring(node: hubbub.Node, names: list[str], screen: Screen, as_json: bool) -> bool:
+def _show_ring(node: hubbub.Node, names: list[str], as_json: bool, screen: Screen) -> bool:
     members = node.services.ring()
     managers = {name: node.services.manager_of(name) for name in names}
     if as_json:
@@ -152,9 +150,8 @@ def publish(
     with open_node(domain, interface, log, peers, services=True) as node:
         node.services.wait_for_members(1, 1.0)
         service = node.service(name)
-        lines = sys.stdin.buffer if payload is None else [payload.encode()]
-        for line in lines:
-            count = service.publish(line.rstrip(b"\n"), wait=timeout, retain=retain)
+        for body in stdin_lines() if payload is None else [as_typed(payload)]:
+            count = service.publish(body, wait=timeout, retain=retain)
             if as_json:
                 print_json({"service": name, "subscribers": count, "manager": service.manager})
             elif not count:

@@ -4,17 +4,22 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, NoReturn
 
 import hubbub
-from hubbub.cli.terminal import escape
+from hubbub.cli.terminal import escape, note
 from hubbub.configuration import find_configured
 from hubbub.opening import name_after
 
 COMMAND = ContextVar("command", default="")
 """What runs, as `pub` or `service-pub`: others see its node by that name. Empty: nothing yet."""
+QUEUE_MESSAGES = 100_000
+"""By so many a command that prints or counts may fall behind before it drops any."""
+GUEST = hubbub.ServiceOptions(is_guest=True)
+"""How a command looks at services without a part in them."""
 EXIT_FAILED = 2
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
@@ -42,6 +47,16 @@ def open_node(
     gc.collect()
     gc.freeze()
     return node
+
+
+def tell_of(*kinds: type[hubbub.Event]) -> Callable[[hubbub.Event], None]:
+    """Make a listener that tells of events of these kinds, in a line each."""
+
+    def tell(event: hubbub.Event) -> None:
+        if isinstance(event, kinds):
+            note(str(event))
+
+    return tell
 
 
 class _SafeFormatter(logging.Formatter):

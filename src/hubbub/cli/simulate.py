@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from hubbub.cli.ctrl_c import CtrlC
 from hubbub.cli.options import Json
 from hubbub.cli.progress import Progress
 from hubbub.cli.session import EXIT_INTERRUPTED, end_on_sigterm
@@ -162,14 +163,18 @@ def _collect(
 
 
 def _uninterrupted_start(results: "Iterable[Result]") -> "Iterator[Result]":
-    """Let Ctrl-C wait for the first result: a pool that is half made cannot be ended cleanly."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        for result in results:
-            yield result
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    """Let Ctrl-C wait for the first result: a pool that is half made cannot be ended cleanly.
+
+    To block the signal would not do: another thread takes it then, and Python tells the main one.
+    """
+    going_on = iter(results)
+    with CtrlC() as ctrl_c:
+        first = next(going_on, None)
+    if first is not None:
+        yield first
+    if ctrl_c.is_pressed:
+        raise KeyboardInterrupt
+    yield from going_on
 
 
 def _print_failure(result: "Result") -> None:

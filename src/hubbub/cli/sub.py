@@ -9,10 +9,9 @@ from msgspec import structs
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.options import Domain, Interface, Log, Peers
-from hubbub.cli.session import EXIT_LOST, open_node
+from hubbub.cli.session import EXIT_LOST, QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
-QUEUE_MESSAGES = 100_000
 _LOSSES = (hubbub.GapAbandoned, hubbub.SlowConsumer)
 
 

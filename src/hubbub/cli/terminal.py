@@ -7,6 +7,8 @@ never reach the terminal as a control sequence.
 import sys
 from typing import Any
 
+from hubbub.report.words import plural as plural
+
 LOOPBACK = "127.0.0.1"
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -84,17 +86,12 @@ def note(text: str) -> None:
 
 def size(size_bytes: float) -> str:
     """Write a number of bytes in a unit that suits it."""
-    if size_bytes < 1000:
+    if size_bytes < 999.5:
         return f"{size_bytes:.0f} B"
     power = 1
-    while size_bytes >= 1000 ** (power + 1) and power < len(_UNITS) - 1:
+    while size_bytes / 1000**power >= 999.95 and power < len(_UNITS) - 1:
         power += 1
     return f"{size_bytes / 1000**power:.1f} {_UNITS[power]}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Write a number with its noun, in the plural when it is not one."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_json(value: Any, file: Any = None) -> None:

@@ -18,11 +18,10 @@ from hubbub.cli.options import Domain, Interface, Json, Log, Peers
 from hubbub.cli.quantities import at_least
 from hubbub.cli.rates import T, Topics
 from hubbub.cli.screen import Column, Screen, refuse_if_nobody_reads, table, write_until_the_end
-from hubbub.cli.session import EXIT_INTERRUPTED, open_node
+from hubbub.cli.session import EXIT_INTERRUPTED, QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import plural, print_json
 from hubbub.cli.views import BW, DELAY, HZ, View
 
-QUEUE_MESSAGES = 100_000
 _BATCH_MESSAGES = 10_000  # Counted at once; payloads in shared memory are held so long.
 # How often a command that waits looks whether there is something to say, and somebody to read it.
 _LOOK_S = 0.5

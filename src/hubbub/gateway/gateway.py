@@ -36,7 +36,7 @@ class _Tap(Subscription):
     """Takes all that comes to a node of a gateway, in whole runs."""
 
     def __init__(self, node: Node, take: Callable[[Delivery], None]) -> None:
-        super().__init__(node)
+        super().__init__(node._host)
         self._take_run = take
 
     def deliver(self, delivery: Delivery, context: Any) -> None:

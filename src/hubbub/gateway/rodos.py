@@ -18,6 +18,7 @@ from hubbub.message import Message
 from hubbub.node import Node
 from hubbub.protocol.gateway.rodos import RodosPort
 from hubbub.protocol.gateway.router import INTELLIGENT, SIMPLE
+from hubbub.publisher import Publisher
 from hubbub.runtime.logs import logger_of
 from hubbub.subjects import check_subject
 from hubbub.subscription import Subscription
@@ -103,26 +104,27 @@ class RodosGateway(Closing):
         byte_order: str = "little", router: str = INTELLIGENT,
     ) -> None:  # fmt: skip
         self.links = tuple(links)
+        self._node = node
+        self._is_splitting = split
+        self._lock = threading.Lock()
+        self._sent = self._received = self._too_long = self._errors = 0
+        self._publishers: dict[int, Publisher] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._is_closed = False
         try:
             self._subjects = _check_topics(topics)
             _check_choice("byte_order", byte_order, ("little", "big"))
             _check_choice("router", router, (SIMPLE, INTELLIGENT))
-        except ConfigurationError:
-            self._close_links()
+            number = int.from_bytes(node.id[:4], "big") >> 1 if number is None else number
+            self._port = RodosPort(
+                number, topics, is_flooding=flood, order=byte_order, links=len(self.links),
+                mode=router,
+            )  # fmt: skip
+            for topic, subject in self._subjects.items():
+                self._publishers[topic] = node.publisher(subject)
+        except BaseException:
+            self._leave()
             raise
-        self._node = node
-        self._is_splitting = split
-        number = int.from_bytes(node.id[:4], "big") >> 1 if number is None else number
-        self._port = RodosPort(
-            number, topics, is_flooding=flood, order=byte_order, links=len(self.links), mode=router
-        )
-        self._lock = threading.Lock()
-        self._sent = self._received = self._too_long = self._errors = 0
-        self._publishers = {
-            topic: node.publisher(subject) for topic, subject in self._subjects.items()
-        }
-        self._subscriptions: dict[int, Subscription] = {}
-        self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="hubbub-rodos", daemon=True)
         self._thread.start()
 
@@ -211,11 +213,11 @@ class RodosGateway(Closing):
             return
         self._is_closed = True
         self._thread.join()
+        self._leave()
+
+    def _leave(self) -> None:
         for one in (*self._subscriptions.values(), *self._publishers.values()):
             one.close()
-        self._close_links()
-
-    def _close_links(self) -> None:
         for link in self.links:
             link.socket.close()
 

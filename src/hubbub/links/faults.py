@@ -15,11 +15,12 @@ import contextlib
 import math
 import random
 import sys
-from collections import deque
-from dataclasses import dataclass, fields
+from collections import Counter, deque
+from dataclasses import dataclass
 from typing import Final
 
 from hubbub.errors import ConfigurationError
+from hubbub.given import is_number, is_whole
 from hubbub.limits import MS
 from hubbub.protocol.burst import Address
 
@@ -58,7 +59,7 @@ class Faults:
         for name in ("loss", "duplicate", "reorder", "corrupt"):
             _check_number(name, getattr(self, name), 1)
         _check_number("delay_ms", self.delay_ms, DELAY_MS_MAX)
-        if self.seed is not None and not isinstance(self.seed, int):
+        if self.seed is not None and not is_whole(self.seed):
             raise ConfigurationError(f"faults seed={self.seed!r} is not a whole number")
         if self.direction not in ("both", *DIRECTIONS):
             raise ConfigurationError(
@@ -134,16 +135,6 @@ class _Held:
     due_ns: int
 
 
-@dataclass(slots=True)
-class _Counts:
-    seen: int = 0
-    lost: int = 0
-    duplicated: int = 0
-    reordered: int = 0
-    delayed: int = 0
-    corrupted: int = 0
-
-
 class FaultInjector:
     """Decide for each frame of one direction what becomes of it."""
 
@@ -156,7 +147,7 @@ class FaultInjector:
         self._delay_ns = round(faults.delay_ms * MS)
         self._held: list[_Held] = []
         self._delayed: deque[tuple[int, Frame]] = deque()
-        self._counts = _Counts()
+        self._counts: Counter[str] = Counter()
 
     def filter(self, now: int, frames: list[Frame]) -> list[Frame]:
         """Take frames in; give those that may pass now, released ones included."""
@@ -193,13 +184,12 @@ class FaultInjector:
 
     def statistics(self) -> FaultStatistics:
         """Count what was done."""
-        counts = {one.name: getattr(self._counts, one.name) for one in fields(FaultStatistics)}
-        return FaultStatistics(**counts)
+        return FaultStatistics(**self._counts)
 
     def _lose(self, frames: int) -> list[int]:
         lost = self._loss.hits(frames)
-        self._counts.seen += frames
-        self._counts.lost += len(lost)
+        self._counts["seen"] += frames
+        self._counts["lost"] += len(lost)
         return lost
 
     def _is_calm(self, frames: int) -> bool:
@@ -216,17 +206,17 @@ class FaultInjector:
         for data, address in frames:
             frame = (data, address)
             if self._corrupt.hit():
-                self._counts.corrupted += 1
+                self._counts["corrupted"] += 1
                 frame = (self._flip_a_bit(data), address)
             self._pass_or_hold(now, frame, survivors)
             if self._duplicate.hit():
-                self._counts.duplicated += 1
+                self._counts["duplicated"] += 1
                 self._pass_or_hold(now, frame, survivors)
         return self._through_delay(now, survivors)
 
     def _pass_or_hold(self, now: int, frame: Frame, survivors: list[Frame]) -> None:
         if self._reorder.hit():
-            self._counts.reordered += 1
+            self._counts["reordered"] += 1
             after = self._reorder.rng.randint(1, REORDER_FRAMES_MAX)
             self._held.append(_Held(frame, after, now + REORDER_HOLD_NS))
             return
@@ -243,7 +233,7 @@ class FaultInjector:
         if not self._delay_ns:
             return frames
         self._delayed.extend((now + self._delay_ns, frame) for frame in frames)
-        self._counts.delayed += len(frames)
+        self._counts["delayed"] += len(frames)
         arrived: list[Frame] = []
         while self._delayed and self._delayed[0][0] <= now:
             arrived.append(self._delayed.popleft()[1])
@@ -312,5 +302,5 @@ def _without(run: Run, lost: list[int]) -> list[Run]:
 
 
 def _check_number(name: str, value: object, bound: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= bound:
+    if not is_number(value) or not 0 <= value <= bound:
         raise ConfigurationError(f"faults {name}={value!r} must be a number from 0 to {bound}")

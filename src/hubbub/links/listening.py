@@ -6,6 +6,7 @@ import socket
 from typing import Any, Final, NamedTuple
 
 from hubbub.errors import ConfigurationError, LinkError
+from hubbub.given import is_whole
 from hubbub.links.dialling import parse_address
 from hubbub.links.interfaces import ALL, choose
 from hubbub.links.opening import wanted_address
@@ -23,7 +24,7 @@ class ListenAt(NamedTuple):
 
 def parse_listen(value: Any) -> ListenAt:
     """Check the option `listen`: a port, or an address with or without one."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole(value):
         if not 0 <= value <= 65_535:
             raise ConfigurationError(f"listen={value} must be a port from 0 (any) to 65535")
         return ListenAt("", value)

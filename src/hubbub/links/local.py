@@ -156,10 +156,11 @@ class LocalLink(PipeLink[_LocalPipe]):
         while pipe.backlog:
             try:
                 self._bytes_out += pipe.socket.send(pipe.backlog[0])
+                self._packets_out += 1
             except OSError as error:
                 if error.errno in NO_ROOM:
                     return False
-            self._packets_out += 1
+                self._dropped += 1  # Its end is found by reading.
             pipe.backlog_bytes -= len(pipe.backlog.popleft())
         return True
 

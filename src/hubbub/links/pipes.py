@@ -49,7 +49,7 @@ class PipeStatistics:
     bytes_in: int
     backlog_bytes: int
     dropped: int
-    """Bursts that a pipe had no room for; they are repaired like any other loss."""
+    """Bursts that a pipe had no room for, or ended before; repaired like any other loss."""
     refused: int
     """Connections that were not of this bus, or of another user."""
 
@@ -101,10 +101,9 @@ class PipeLink(Generic[P]):
         self._latest: P | None = None
         # Closed later, by who has the lock: a number that is free again could be another socket's.
         self._ended: list[P] = []
-        self.opened: deque[Pipes] = (
-            deque()
-        )  # Where pipes lead that the caller has not heard of yet,
-        self.closed: deque[Closed] = deque()  # and keys of those that ended.
+        # Where pipes lead that the caller has not heard of yet, and keys of those that ended.
+        self.opened: deque[Pipes] = deque()
+        self.closed: deque[Closed] = deque()
         self.has_room = False  # A pipe that had none takes data again: call `flush`.
         self._packets_out = self._bytes_out = self._packets_in = self._bytes_in = 0
         self._dropped = self._refused = 0

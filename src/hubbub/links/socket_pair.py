@@ -33,15 +33,13 @@ UDP_GRO: Final = 104
 _IS_LINUX: Final = sys.platform == "linux"
 _IP_MULTICAST_ALL: Final = 49
 _IPV6_MULTICAST_ALL: Final = 29
-_SO_SNDBUFFORCE: Final = 32
-_SO_RCVBUFFORCE: Final = 33
+_SO_BUFFORCE: Final = {socket.SO_SNDBUF: 32, socket.SO_RCVBUF: 33}
 _SO_MEMINFO: Final = 55
 _MEMINFO: Final = struct.Struct("=9I")
 _MEMINFO_DROPS: Final = 8
 
-_LINK_LOCAL_SCOPE: Final = (
-    2  # RFC 4291 section 2.7: a group of this scope or less stays on the link.
-)
+# RFC 4291 section 2.7: a group of this scope or less stays on the link.
+_LINK_LOCAL_SCOPE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +190,8 @@ class SocketPair:
         opened.setblocking(False)
         if endpoint.family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        _set_buffer(opened, _SO_RCVBUFFORCE, socket.SO_RCVBUF, endpoint.receive_buffer_bytes)
-        _set_buffer(opened, _SO_SNDBUFFORCE, socket.SO_SNDBUF, endpoint.send_buffer_bytes)
+        set_buffer(opened, socket.SO_RCVBUF, endpoint.receive_buffer_bytes)
+        set_buffer(opened, socket.SO_SNDBUF, endpoint.send_buffer_bytes)
         return opened
 
     def _change_membership(self, ipv4_option: int, ipv6_option: int) -> None:
@@ -241,8 +239,9 @@ def _ipv4_interface(group: str, address: str, index: int, *, is_membership: bool
     return socket.inet_aton(address)
 
 
-def _set_buffer(opened: socket.socket, force_option: int, option: int, size_bytes: int) -> None:
+def set_buffer(opened: socket.socket, option: int, size_bytes: int) -> None:
     """Set a buffer's size, beyond the system's limit if we may, else as far as it allows."""
+    force_option = _SO_BUFFORCE[option]
     if not (_IS_LINUX and _try_option(opened, socket.SOL_SOCKET, force_option, size_bytes)):
         _try_option(opened, socket.SOL_SOCKET, option, size_bytes)
 

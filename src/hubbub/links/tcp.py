@@ -258,7 +258,8 @@ class TcpLink(PipeLink[_TcpPipe]):
             except OSError as error:
                 if error.errno in NO_ROOM:
                     return False
-                backlog.clear()  # Its end is found by reading.
+                self._dropped += len(backlog)  # Its end is found by reading.
+                backlog.clear()
                 pipe.backlog_bytes = 0
                 return True
             self._bytes_out += sent_bytes

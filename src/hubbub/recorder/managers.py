@@ -13,7 +13,7 @@ from hubbub.events import Event, ManagerChanged
 from hubbub.limits import RECORDER_TOPICS_KEPT
 from hubbub.node import Node
 from hubbub.service import CHANNEL
-from hubbub.services import FoundService
+from hubbub.service_statistics import FoundService
 
 _Term = tuple[str, str, int]  # The service, the id of its manager, and the epoch.
 

@@ -17,6 +17,7 @@ from time import monotonic_ns, time_ns
 from typing import Any, Final, NamedTuple
 
 from hubbub.errors import Backpressure, ConfigurationError
+from hubbub.given import is_number
 from hubbub.limits import SECOND
 from hubbub.node import Node
 from hubbub.publisher import Publisher
@@ -119,8 +120,8 @@ class Player:
         remap: Mapping[str, str] | None = None,
         open_another: Callable[[], Node] | None = None,
     ) -> None:
-        if not rate > 0:
-            raise ConfigurationError(f"rate={rate}: it must be more than 0")
+        if not is_number(rate) or not rate > 0:
+            raise ConfigurationError(f"rate={rate!r}: give a number above 0, 1 for its own speed")
         self._store = _open_store(store)
         self._rate = rate
         self._subjects = (subjects,) if isinstance(subjects, str) else tuple(subjects)

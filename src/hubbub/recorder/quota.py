@@ -8,8 +8,6 @@ go, the oldest closed segments do, which loses what only they held: the recordin
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +17,7 @@ from hubbub.message import Source
 from hubbub.runtime.tally import Loss, Tally
 from hubbub.store.checkpoints import checkpoints, remove
 from hubbub.store.journal import open_segment, segments
-from hubbub.store.layout import TABLE_NAMES
+from hubbub.store.layout import TABLE_NAMES, size_of
 from hubbub.store.records import PackedRun
 
 
@@ -37,12 +35,12 @@ class Removed(NamedTuple):
 
 def enforce(store: Path, quota_bytes: int, now_ns: int) -> Removed | None:
     """Remove the oldest data beyond a quota; None: it fits, or nothing may go just now."""
-    before = size_of(store)
+    before = folder_bytes(store)
     files = segments_gone = held_bytes = 0
     lost = Tally(RECORDER_LOST_RANGES_MAX)
     dropped: list[str] = []
     try:
-        while (size := size_of(store)) > quota_bytes:
+        while (size := folder_bytes(store)) > quota_bytes:
             removed, is_held = _remove_files(store, quota_bytes, now_ns)
             files += removed
             if removed:
@@ -62,19 +60,19 @@ def enforce(store: Path, quota_bytes: int, now_ns: int) -> Removed | None:
         pass  # It is being compacted just now: the next look comes soon.
     if not (files or segments_gone or dropped or held_bytes):
         return None
-    freed = before - size_of(store)
+    freed = before - folder_bytes(store)
     return Removed(files, segments_gone, lost.total, freed, lost.take(), tuple(dropped), held_bytes)
 
 
 def _remove_files(store: Path, quota_bytes: int, now_ns: int) -> tuple[int, bool]:
     """Remove the oldest converted files; return how many, and whether readers need others."""
     folders = [store / name for name in (*TABLE_NAMES, "compact")]
-    converted = sum(map(size_of, folders))
+    converted = sum(map(folder_bytes, folders))
     if not converted:
         return 0, False
     from hubbub.store.prune import NEEDED, prune  # It needs pyarrow, which has made the files.
 
-    room = max(0, quota_bytes - (size_of(store) - converted))
+    room = max(0, quota_bytes - (folder_bytes(store) - converted))
     done = prune(store, now_ns, bytes_max=room, is_dry=False)
     is_held = any(one.held_by == NEEDED for one in done.held)
     return len(done.removed) + len(done.replaced), is_held
@@ -86,18 +84,11 @@ def _drop_stale(store: Path, now_ns: int) -> list[str]:
     return [name for name in stale if remove(store, name)]
 
 
-def size_of(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """Return how many bytes a folder holds."""
-    size = 0
-    for path in _walk(folder):
-        with suppress(FileNotFoundError):
-            size += path.stat().st_size
-    return size
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
-        yield from (Path(parent, name) for name in names)
+    return sum(
+        size_of(Path(parent, name)) for parent, _, names in os.walk(folder) for name in names
+    )
 
 
 def _remove_segment(path: Path, lost: Tally) -> None:

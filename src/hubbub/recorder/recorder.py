@@ -1,7 +1,8 @@
 """`hubbub.Recorder`: a node that writes down what it hears, and loses nothing it acknowledged."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import time_ns
@@ -9,6 +10,7 @@ from typing import Any
 
 from hubbub.closing import Closing
 from hubbub.errors import ConfigurationError, MissingExtra, StoreError
+from hubbub.given import is_number
 from hubbub.limits import (
     JOURNAL_SPLIT_BYTES,
     JOURNAL_SPLIT_BYTES_MAX,
@@ -32,7 +34,7 @@ from hubbub.store.disk import Disk
 from hubbub.store.lock import StoreLock
 from hubbub.store.recovery import Recovered, recover
 from hubbub.store.writing import Journal
-from hubbub.subjects import check_pattern
+from hubbub.subjects import check_patterns
 
 _log = logging.getLogger("hubbub.recorder")
 _OWN_S = 1.0  # So long a recorder that closes waits for receivers of what its node published.
@@ -83,9 +85,9 @@ class Recorder(Closing):
     A segment of the journal is closed when it has `split_size` bytes or a million messages, or
     after `split_time` seconds if messages are in it; then a process of low priority turns it into
     Parquet files, unless `convert` is False. What is published in `services` is recorded as well.
-    With `quota` bytes the oldest data goes when the store
-    is larger. With `pre` seconds nothing is written until `trigger()` is called: then what came in
-    the last `pre` seconds is, and all that follows.
+    With `quota` bytes the oldest data goes when the store is larger. With `pre` seconds nothing is
+    written until `trigger()` is called: then what came in the last `pre` seconds is, and all that
+    follows.
     """
 
     def __init__(
@@ -111,38 +113,37 @@ class Recorder(Closing):
         self._is_over_quota = False
         self._is_closed = False
         self._segments_seen = 0
-        self._lock = StoreLock(self.store)
-        undo: list[Callable[[], object]] = [self._lock.release]
-        try:
+        with ExitStack() as undo:
+            self._lock = StoreLock(self.store)
+            undo.callback(self._lock.release)
             self._recovered = self._recover(disk or Disk())
             self._converter = self._start_converter() if convert else None
             if self._converter is not None:
-                undo.append(self._converter.finish)
+                undo.callback(self._converter.finish)
             self._owns_node = not isinstance(node, Node)
             self.node = node if isinstance(node, Node) else open_node(**(node or {}))
             if self._owns_node:
-                undo.append(self.node.close)
+                undo.callback(self.node.close)
             self._intake = Intake(queue_bytes, int(pre * SECOND))
             self._scribe = self._make_scribe(disk, split_size, split_time)
-            self._watch = Watch(self.node, self._intake, self._passing, self._look)
-            self._observer = Observer(self.node, self.patterns, self._intake)
-            self._tap = Tap(self.node, self.patterns, self._intake)
-            self._tell_beginning()
-            self._scribe.start()
-            undo.append(self._scribe.finish)
-            self.node._open_subscription(
-                self._tap, [(pattern, at) for at, pattern in enumerate(self.patterns)]
-            )
-            undo.append(self._observer.close)
-            self._served = [
-                ServiceTap(self.node, self.node.service(name), self._intake) for name in services
-            ]
-            self._observer.look()
-            self._watch.start()
-        except BaseException:
-            for step in reversed(undo):
-                step()
-            raise
+            self._begin(services, undo)
+            undo.pop_all()
+
+    def _begin(self, services: Iterable[str], undo: ExitStack) -> None:
+        """Let what the node hears come in."""
+        self._watch = Watch(self.node, self._intake, self._passing, self._look)
+        self._observer = Observer(self.node, self.patterns, self._intake)
+        self._tap = Tap(self.node._host, self.patterns, self._intake)
+        self._tell_beginning()
+        self._scribe.start()
+        undo.callback(self._scribe.finish)
+        self.node._host.open(self._tap, [(one, at) for at, one in enumerate(self.patterns)])
+        undo.callback(self._observer.close)
+        self._served = [
+            ServiceTap(self.node, self.node.service(name), self._intake) for name in services
+        ]
+        self._observer.look()
+        self._watch.start()
 
     def _recover(self, disk: Disk) -> Recovered:
         try:
@@ -321,11 +322,9 @@ class Recorder(Closing):
 
 
 def _check_patterns(patterns: str | Iterable[str]) -> tuple[str, ...]:
-    found = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    found = tuple(check_patterns(patterns))
     if not found:
         raise ConfigurationError("patterns=(): name at least one pattern, such as /...")
-    for pattern in found:
-        check_pattern(pattern)
     return found
 
 
@@ -333,21 +332,23 @@ def _check_options(
     queue_bytes: int, split_size: int, split_time: float, quota: int | None, pre: float
 ) -> None:
     """Refuse options that cannot work, saying what can."""
-    if queue_bytes < RECORDER_QUEUE_BYTES_MIN:
+    if not is_number(queue_bytes) or queue_bytes < RECORDER_QUEUE_BYTES_MIN:
         raise ConfigurationError(
-            f"queue_bytes={queue_bytes}: at least {RECORDER_QUEUE_BYTES_MIN} may wait for the disk"
+            f"queue_bytes={queue_bytes!r}: at least {RECORDER_QUEUE_BYTES_MIN} may wait for"
+            " the disk"
         )
-    if not JOURNAL_SPLIT_BYTES_MIN <= split_size <= JOURNAL_SPLIT_BYTES_MAX:
+    is_size = is_number(split_size)
+    if not is_size or not JOURNAL_SPLIT_BYTES_MIN <= split_size <= JOURNAL_SPLIT_BYTES_MAX:
         raise ConfigurationError(
-            f"split_size={split_size}: give bytes between {JOURNAL_SPLIT_BYTES_MIN} and"
+            f"split_size={split_size!r}: give bytes between {JOURNAL_SPLIT_BYTES_MIN} and"
             f" {JOURNAL_SPLIT_BYTES_MAX}"
         )
-    if split_time <= 0:
-        raise ConfigurationError(f"split_time={split_time}: give seconds, more than 0")
-    if pre < 0:
-        raise ConfigurationError(f"pre={pre}: give seconds, 0 to write everything at once")
-    if quota is not None and quota < 2 * split_size:
+    if not is_number(split_time) or not split_time > 0:
+        raise ConfigurationError(f"split_time={split_time!r}: give seconds, more than 0")
+    if not is_number(pre) or not pre >= 0:
+        raise ConfigurationError(f"pre={pre!r}: give seconds, 0 to write everything at once")
+    if quota is not None and not (is_number(quota) and quota >= 2 * split_size):
         raise ConfigurationError(
-            f"quota={quota}: give at least two segments, {2 * split_size} bytes, or a smaller"
+            f"quota={quota!r}: give at least two segments, {2 * split_size} bytes, or a smaller"
             " split_size"
         )

@@ -106,9 +106,8 @@ def announcements_of(peers: tuple[RemotePeer, ...]) -> dict[Announced, Values]:
 def announcements_of_node(node: Node) -> dict[Announced, Values]:
     """List what our own node wants and publishes."""
     statistics = node.statistics()
-    source = Source(node.name, node.id, statistics.incarnation)
     place = {
-        **_node_values(source), "host": gethostname(), "pid": getpid(), "link": None
+        **_node_values(node.identity.source), "host": gethostname(), "pid": getpid(), "link": None
     }  # fmt: skip
     key = (node.id.hex(), statistics.incarnation)
     patterns = {pattern for one in statistics.subscriptions for pattern in one.patterns}

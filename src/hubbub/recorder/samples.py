@@ -5,12 +5,14 @@ sample is recorded as a message with its tick, and the first of each slot with i
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from time import monotonic_ns
 from typing import NamedTuple
 
+from hubbub.bare_topics import BareTopic
 from hubbub.connection import Connection
-from hubbub.consumer import SampledTopic
 from hubbub.data_types import find_data_type, subject_of
+from hubbub.errors import ClosedError
 from hubbub.limits import PRODUCERS_HEARD_MAX
 from hubbub.message import Passage, Source
 from hubbub.node import Node
@@ -65,15 +67,16 @@ class Observer:
         for connection, (look, consumers) in self._looking.items():
             look.is_open = False
             driver = connection.driver
-            for consumer in consumers if driver.closed_reason is None else ():
-                driver.call(driver.core.timed.stop, consumer)
+            with suppress(ClosedError):
+                for consumer in consumers:
+                    driver.call(driver.core.timed.stop, consumer)
 
 
 class _Known(NamedTuple):
     """A producer that was heard."""
 
     source: Source
-    topic: SampledTopic
+    topic: BareTopic
     is_named: bool  # False: what its type is called may still be told.
     is_wanted: bool
     series: Series
@@ -116,7 +119,7 @@ class _Look:
         """Enter a producer, or name it anew: who and what it is may be told after its samples."""
         response = sample.response
         subject = subject_of(response.type) or self._gateway.names.get(response.type, "")
-        topic = SampledTopic(subject or f"/type/{response.type}", self._source_of(sample))
+        topic = BareTopic(subject or f"/type/{response.type}", self._source_of(sample))
         is_wanted = any(matches(pattern, topic.subject) for pattern in self._patterns)
         key = response.origin, response.type  # A port may be given to another producer later.
         before = self._known.get(key)

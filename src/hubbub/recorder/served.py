@@ -8,12 +8,12 @@ themselves. Who manages a service is told by events of the node (`ManagerChanged
 from typing import Any
 from urllib.parse import quote
 
+from hubbub.bare_topics import BareTopic, BareTopics
 from hubbub.limits import RECORDER_TOPICS_KEPT
 from hubbub.node import Node
 from hubbub.protocol.delivery import Delivery
 from hubbub.recorder.intake import Intake
 from hubbub.service import Service
-from hubbub.service_host import ServiceTopic
 from hubbub.subscription import Subscription
 
 
@@ -26,24 +26,20 @@ class ServiceTap(Subscription):
         self._service = service.name
         self._prefix = f"/service/{quote(service.name, safe='')}"
         self._intake = intake
-        self._topics: dict[tuple[str, bytes, int], ServiceTopic] = {}
+        self._topics: BareTopics[tuple[str, bytes, int]] = BareTopics(
+            RECORDER_TOPICS_KEPT, self._make_topic
+        )
         service._enter(self)
 
     def deliver(self, delivery: Delivery, context: Any) -> None:
         """Take messages from the service."""
         if self._closed_reason is None:
+            subject, source = delivery.topic.subject, delivery.topic.source
             with self._delivering:
+                topic = self._topics[subject, source.id, source.incarnation]
                 self._received += len(delivery.payloads)
-                self._intake.put_run(delivery._replace(topic=self._topic_of(delivery)))
+                self._intake.put_run(delivery._replace(topic=topic))
 
-    def _topic_of(self, delivery: Delivery) -> ServiceTopic:
-        subject, source = delivery.topic.subject, delivery.topic.source
-        key = (subject, source.id, source.incarnation)
-        topic = self._topics.get(key)
-        if topic is None:
-            if len(self._topics) >= RECORDER_TOPICS_KEPT:
-                self._topics.clear()
-            own = "" if subject == self._service else subject
-            named = self._services.source_of(source.id, source.incarnation)
-            topic = self._topics[key] = ServiceTopic(self._prefix + own, named)
-        return topic
+    def _make_topic(self, subject: str, source_id: bytes, incarnation: int) -> BareTopic:
+        own = "" if subject == self._service else subject
+        return BareTopic(self._prefix + own, self._services.source_of(source_id, incarnation))

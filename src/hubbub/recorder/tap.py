@@ -16,8 +16,8 @@ class Tap(Subscription):
     one takes it.
     """
 
-    def __init__(self, node: Host, patterns: tuple[str, ...], intake: Intake) -> None:
-        super().__init__(node)
+    def __init__(self, host: Host, patterns: tuple[str, ...], intake: Intake) -> None:
+        super().__init__(host)
         self._wanted = patterns
         self._intake = intake
         self._first_match: dict[str, int] = {}

@@ -61,7 +61,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="hubbub-watch", daemon=True)
         self._deafen: Callable[[], None] = _nothing
         self._hearing: Subscription | None = None
-        self._own = Source(node.name, node.id, node.identity.incarnation)
+        self._own = node.identity.source
         self._end_own: Callable[[], None] = _nothing
 
     def start(self) -> None:

@@ -103,6 +103,12 @@ def read_detail(detail: str | None) -> Mapping[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
+def _count(told: Mapping[str, Any], name: str) -> int:
+    """Read a number of an event; anything else counts for nothing."""
+    value = told.get(name)
+    return value if isinstance(value, int) else 0
+
+
 def has_ended(timeline: pa.Table) -> bool:
     """Tell whether the last recorder has stopped listening; one that was killed never did.
 
@@ -132,14 +138,13 @@ def list_slow(timeline: pa.Table) -> tuple[Slow, ...]:
     found: dict[tuple[str, str, str], Slow] = {}
     for row in table.to_pylist():
         told = read_detail(row["detail"])
-        dropped = told.get("dropped")
         is_named = row["kind"] == DROPPED or told.get("peer")
         node = who(row["node_name_min"], row["node_id_min"]) if is_named else RECORDER
         key = (node, str(told.get("policy") or ""), str(told.get("subscription") or ""))
         before = found.get(key, Slow(*key, 0, 0, row["time_us"], 0))
         found[key] = replace(
             before,
-            dropped=before.dropped + (dropped if isinstance(dropped, int) else 0),
+            dropped=before.dropped + _count(told, "dropped"),
             reports=before.reports + 1,
             last_us=row["time_us"],
         )
@@ -151,7 +156,7 @@ def list_elsewhere(timeline: pa.Table) -> tuple[Elsewhere, ...]:
     table = _by_time(timeline.filter(pc.equal(timeline["kind"], LOST)))
     found = []
     for rows in _by_node(table.to_pylist()).values():
-        messages = sum(read_detail(row["detail"]).get("lost", 0) for row in rows)
+        messages = sum(_count(read_detail(row["detail"]), "lost") for row in rows)
         node = who(rows[0]["node_name"], rows[0]["node_id"])
         found.append(Elsewhere(node, messages, rows[0]["time_us"], rows[-1]["time_us"]))
     return tuple(sorted(found, key=lambda one: (-one.messages, one.node)))

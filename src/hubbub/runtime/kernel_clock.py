@@ -9,11 +9,16 @@ _TIME_ERROR: Final = 5
 
 
 def is_synchronised() -> bool:
-    """Ask the kernel (adjtimex); where there is no such call nobody knows, so it is not."""
+    """Tell whether it is, for certain."""
+    return ask_kernel() is True
+
+
+def ask_kernel() -> bool | None:
+    """Ask with adjtimex(2), changing nothing; None: there is no such call, and nobody knows."""
     if not sys.platform.startswith("linux"):
-        return False
+        return None
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_BYTES))
     except (OSError, AttributeError):
-        return False
-    return bool(0 <= state < _TIME_ERROR)
+        return None
+    return None if state < 0 else bool(state < _TIME_ERROR)

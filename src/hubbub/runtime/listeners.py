@@ -137,6 +137,6 @@ class Listeners:
                 return False
             try:
                 listener(event)
-            except Exception:
+            except BaseException:  # Also `sys.exit()`: the others wait for their turn.
                 _log.exception("a listener failed on: %s", event)
         return True

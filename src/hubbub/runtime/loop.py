@@ -20,8 +20,9 @@ from typing import Protocol
 
 from hubbub.errors import ClosedError
 from hubbub.limits import DETACH_TIMEOUT_S, MS, SWITCH_INTERVAL_MS, US
+from hubbub.runtime.attachment import Attachment
 from hubbub.runtime.failures import Failures
-from hubbub.runtime.io_thread import Attachment, Counters, IoThread
+from hubbub.runtime.io_thread import Counters, IoThread
 
 __all__ = ["Attachment", "Loop", "LoopStatistics", "shared"]
 

@@ -11,10 +11,8 @@ the small ones are not), and at last the small ones are removed. The newest file
 touched: a recorder that starts learns from its name where to go on.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +43,7 @@ from hubbub.store.layout import (
     sync,
     whole_file,
 )
+from hubbub.store.lock import alone
 from hubbub.store.manifest import (
     Entry,
     Manifest,
@@ -66,20 +65,9 @@ class Group(NamedTuple):
     files: list[DataFile]
 
 
-@contextmanager
-def tidying(store: Path) -> Iterator[bool]:
+def tidying(store: Path) -> AbstractContextManager[bool]:
     """Let one process at a time compact, sweep and prune; False: another one does."""
-    descriptor = os.open(store / "tidy.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        os.close(descriptor)
+    return alone(store / "tidy.lock")
 
 
 def plan(store: Path, now_ns: int) -> list[Group]:

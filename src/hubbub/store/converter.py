@@ -7,7 +7,6 @@ what is being written, so a recorder is right without it, and it may be killed a
 """
 
 import argparse
-import fcntl
 import gc
 import os
 import select
@@ -15,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,7 +34,7 @@ from hubbub.store.disk import Disk
 from hubbub.store.identity import read_identity
 from hubbub.store.journal import open_segment, segments
 from hubbub.store.layout import TABLE_NAMES, remove_unfinished
-from hubbub.store.lock import StoreLock
+from hubbub.store.lock import StoreLock, alone
 from hubbub.store.recovery import Torn, recover
 
 # Runs wait by the ten thousand to be columns, and are part of no cycle: looking at them again and
@@ -104,20 +103,9 @@ def convert_rest(store: Path, timeout_s: float = CONVERTER_GRACE_S) -> Rest:
         time.sleep(CONVERT_POLL_S)
 
 
-@contextmanager
-def conversion_lock(store: Path) -> Iterator[bool]:
+def conversion_lock(store: Path) -> AbstractContextManager[bool]:
     """Let one process at a time convert and compact; False: another one does."""
-    descriptor = os.open(store / "converter.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # A child forked meanwhile has it open, too.
-    finally:
-        os.close(descriptor)
+    return alone(store / "converter.lock")
 
 
 class _Work:

@@ -14,7 +14,7 @@ from hubbub.store.checkpoints import Checkpoint, checkpoints
 from hubbub.store.convert import damaged_folder
 from hubbub.store.identity import read_identity
 from hubbub.store.journal import Segment, open_segment, segments
-from hubbub.store.layout import TABLE_NAMES, DataFile, data_files
+from hubbub.store.layout import TABLE_NAMES, DataFile, data_files, size_of
 from hubbub.store.manifest import entry_path, read_manifest, readable
 from hubbub.store.parquet import read_end
 from hubbub.store.reading import read_table
@@ -153,25 +153,15 @@ def _look_at_files(info: StoreInfo) -> None:
     for table in TABLE_NAMES:
         small = [file.path for file in data_files(info.path, table)]
         info.files += len(small)
-        info.file_bytes += _sizes(small)
+        info.file_bytes += sum(map(size_of, small))
     large = [entry_path(info.path, entry) for entry in read_manifest(info.path).entries]
     info.files_compacted = len(large)
-    info.file_bytes += _sizes(large)
-
-
-def _sizes(paths: list[Path]) -> int:
-    total = 0
-    for path in paths:
-        try:
-            total += path.stat().st_size
-        except FileNotFoundError:
-            continue  # Compacted or pruned meanwhile.
-    return total
+    info.file_bytes += sum(map(size_of, large))
 
 
 def _look_at_journal(info: StoreInfo) -> None:
     paths = segments(info.path)
-    info.journal_bytes = _sizes(paths)
+    info.journal_bytes = sum(map(size_of, paths))
     info.segments_damaged = len(list(damaged_folder(info.path).glob("*.journal")))
     for place, path in enumerate(paths, 1):
         try:

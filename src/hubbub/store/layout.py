@@ -110,6 +110,14 @@ def list_folder(folder: Path) -> list[Path]:
         return []
 
 
+def size_of(path: Path) -> int:
+    """Return how many bytes a file has; none, if it was converted, compacted or pruned since."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def sync(path: Path) -> None:
     """Let what a file holds, or the names in a folder, survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY)

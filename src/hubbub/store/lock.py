@@ -1,7 +1,9 @@
-"""One recorder at a time: the lock of a store, held by a process and gone with it."""
+"""One at a time: locks of a store, held by a process and gone with it."""
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet
 
@@ -54,3 +56,20 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Do something that one process does at a time; False: another one does."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    is_ours = True
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_ours = False
+        yield is_ours
+    finally:
+        if is_ours:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # A child forked meanwhile has it open, too.
+        os.close(descriptor)

@@ -13,7 +13,14 @@ from hubbub.errors import StoreError
 from hubbub.limits import DAMAGE_NUMBER
 from hubbub.store.checkpoints import floor
 from hubbub.store.compact import remove_files, sweep, tidying
-from hubbub.store.layout import HOUR_NS, TABLE_NAMES, DataFile, hour_folder, hour_start_ns
+from hubbub.store.layout import (
+    HOUR_NS,
+    TABLE_NAMES,
+    DataFile,
+    hour_folder,
+    hour_start_ns,
+    size_of,
+)
 from hubbub.store.manifest import (
     Entry,
     Manifest,
@@ -60,7 +67,7 @@ def prune(
     with tidying(store) as is_ours:
         if not is_ours:
             raise StoreError(f"{store} is being compacted or pruned just now: try again")
-        replaced = [(path, _size(path)) for path in sweep(store, now_ns, is_dry)]
+        replaced = [(path, size_of(path)) for path in sweep(store, now_ns, is_dry)]
         gone = {path for path, _ in replaced}
         candidates = _candidates(store, gone)
         total = sum(one.size_bytes for one in candidates)
@@ -84,7 +91,7 @@ def _candidates(store: Path, gone: set[Path]) -> list[Candidate]:
                 held = NEEDED
             elif file.last == newest:
                 held = "it is the newest"
-            size = _size(file.path) + replaced.get(file.path, 0)
+            size = size_of(file.path) + replaced.get(file.path, 0)
             found.append(Candidate(file, size, held))
     return sorted(found, key=lambda one: (one.file.hour, one.file.first))
 
@@ -93,7 +100,7 @@ def _replaced_bytes(store: Path, gone: set[Path]) -> dict[Path, int]:
     """Return for each large file the size of those it replaces, as far as they are there."""
     return {
         entry_path(store, entry): sum(
-            _size(path) for path in _sources(store, entry) if path not in gone
+            size_of(path) for path in _sources(store, entry) if path not in gone
         )
         for entry in read_manifest(store).entries
     }
@@ -150,10 +157,3 @@ def _mark(store: Path, removed: list[Candidate]) -> None:
 def _change(store: Path, manifest: Manifest, **changes: Any) -> None:
     generation = manifest.generation + 1
     write_manifest(store, msgspec.structs.replace(manifest, generation=generation, **changes))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

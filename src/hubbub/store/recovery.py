@@ -6,10 +6,10 @@ pass over it. Behind that point the journal is kept as long as it is whole. The 
 not ends it, and what follows was never acknowledged.
 """
 
-import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from hubbub.limits import DAMAGE_NUMBER
 from hubbub.store import records
 from hubbub.store.disk import Disk, write_whole
 from hubbub.store.identity import (
@@ -20,10 +20,9 @@ from hubbub.store.identity import (
     read_identity,
 )
 from hubbub.store.journal import Segment, journal_folder, open_segment, segments
+from hubbub.store.layout import parse_name
 from hubbub.store.records import Begin, Chain, End, PackedRun, Row, Run
 from hubbub.store.writing import Start
-
-_CONVERTED: Final = re.compile(r"(\d+)-(\d+)-(\d+)\.parquet")
 
 
 class Torn(NamedTuple):
@@ -138,12 +137,12 @@ def _find_converted(store: Path) -> Start:
     """Return what follows everything that was turned into files already, which say so by name."""
     segment = offset = number = 0
     for path in store.rglob("*.parquet"):
-        name = _CONVERTED.fullmatch(path.name)
-        if name is None:
+        file = parse_name(path)
+        if file is None or file.first >= DAMAGE_NUMBER:
             continue
-        segment = max(segment, int(name[1]) + 1)
-        if path.parents[1].name == "messages":
-            offset = max(offset, int(name[3]) + 1)
+        segment = max(segment, file.segment + 1)
+        if file.table == "messages":
+            offset = max(offset, file.last + 1)
         else:
-            number = max(number, int(name[3]) + 1)
+            number = max(number, file.last + 1)
     return Start(b"", segment, offset, number)

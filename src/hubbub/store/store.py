@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hubbub.errors import StoreError
+from hubbub.given import is_whole
 from hubbub.limits import SECOND, US
 from hubbub.store.checkpoints import Checkpoint, checkpoints
 from hubbub.store.identity import Identity, read_identity
@@ -81,7 +82,7 @@ class Store:
 
 def to_ns(time: Time) -> int | None:
     """Return a time in nanoseconds since 1970; a datetime without a zone is in UTC."""
-    if time is None or (isinstance(time, int) and not isinstance(time, bool)):
+    if time is None or is_whole(time):
         return time
     if not isinstance(time, datetime):
         raise StoreError(f"{time!r} is no time: give nanoseconds since 1970, or a datetime")

@@ -1,8 +1,9 @@
 import pytest
 
 from hubbub.cli.bench import summarise
-from hubbub.cli.bench_plan import QUANTILES, Outcome, Plan, percentile, quantiles
+from hubbub.cli.bench_plan import QUANTILES, Outcome, Plan, quantiles
 from hubbub.cli.bench_worker import Count
+from hubbub.cli.rates import percentile
 from hubbub.message import Message, Source
 
 

@@ -1,12 +1,16 @@
 import json
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from hubbub.cli import simulate
-from hubbub.cli.simulate import Tally, parse_seeds
+from hubbub.cli.simulate import Tally, _uninterrupted_start, parse_seeds
 from hubbub.errors import ConfigurationError
 from hubbub.simulation import Result
 from hubbub.simulation.scenarios import SCENARIOS
@@ -84,3 +88,27 @@ def test_traces_of_another_sweep_are_not_mixed_with_ours(tmp_path: Path) -> None
     (tmp_path / "messages").mkdir()
     with pytest.raises(ConfigurationError, match="is not empty: remove it, or name another"):
         simulate.simulate(["goodbye"], "0:1", on_spark=True, traces=tmp_path)
+
+
+def test_ctrl_c_waits_for_the_first_result_also_where_another_thread_takes_the_signal() -> None:
+    is_over = threading.Event()
+    other = threading.Thread(target=is_over.wait)
+    other.start()
+
+    def results() -> Iterator[Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        is_over.wait(0.2)  # While a pool would be made.
+        yield "first"
+        yield "second"
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell may ignore it.
+    coming = _uninterrupted_start(results())
+    try:
+        assert next(coming) == "first"
+        with pytest.raises(KeyboardInterrupt):
+            next(coming)
+        assert [*_uninterrupted_start(iter(["a", "b"]))] == ["a", "b"]  # type: ignore[arg-type]
+    finally:
+        signal.signal(signal.SIGINT, before)
+        is_over.set()
+        other.join()

@@ -62,7 +62,15 @@ def test_line_is_cut_to_the_columns_it_takes(text: str, columns: int, shown: str
 
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3e13, "30000.0 GB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999.6, "1.0 kB"),
+        (999_960, "1.0 MB"),
+        (2_500_000, "2.5 MB"),
+        (3e13, "30000.0 GB"),
+    ],
 )
 def test_size_has_a_suitable_unit(size_bytes: float, text: str) -> None:
     assert size(size_bytes) == text

@@ -49,6 +49,7 @@ def injector(direction: str = "in", **options: Any) -> FaultInjector:
         ({"loss": float("nan")}, "loss=nan must be a number from 0 to 1"),
         ({"delay_ms": -1}, "delay_ms=-1 must be a number from 0 to 60000"),
         ({"seed": 1.5}, "seed=1.5 is not a whole number"),
+        ({"seed": True}, "seed=True is not a whole number"),
         ({"direction": "up"}, "direction='up' is none of both, in, out"),
     ],
 )

@@ -176,6 +176,18 @@ def test_a_pipe_that_broke_is_made_again(open_link: Any) -> None:
     meet(one, other)
 
 
+def test_what_waits_for_a_pipe_that_has_ended_is_counted_as_dropped(open_link: Any) -> None:
+    one, other = open_link(A), open_link(B)
+    meet(one, other)
+    while len(one._pipes[B].backlog) < 3:
+        one.send(Pipes((B,)), [bytes([104]) * 60_000], 0)
+    sent, waiting = one.statistics().packets_out, len(one._pipes[B].backlog)
+    one._pipes[B].socket.shutdown(socket.SHUT_RDWR)
+    one.flush()
+    assert one.statistics().dropped == waiting and one.statistics().packets_out == sent
+    assert one.statistics().backlog_bytes == 0
+
+
 def test_what_a_full_pipe_does_not_take_waits_and_then_is_dropped(open_link: Any) -> None:
     one, other, third = open_link(A), open_link(B), open_link(C)
     meet(one, other, third)

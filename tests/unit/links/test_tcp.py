@@ -160,6 +160,19 @@ def test_end_is_told_after_what_was_sent_before_it(open_link: Any) -> None:
     assert one.statistics().dropped == 1
 
 
+def test_what_waits_for_a_pipe_that_has_ended_is_counted_as_dropped(open_link: Any) -> None:
+    one = open_link(A)
+    other = open_link(B, one)
+    meet(one, other)
+    while len(one._pipes[B].backlog) < 3:
+        one.send(Pipes((B,)), [bytes([104]) * 60_000], 0)
+    sent, waiting = one.statistics().packets_out, len(one._pipes[B].backlog)
+    one._pipes[B].socket.shutdown(socket.SHUT_RDWR)
+    one.flush()
+    assert one.statistics().dropped == waiting and one.statistics().packets_out == sent
+    assert one.statistics().backlog_bytes == 0
+
+
 def test_what_a_full_pipe_does_not_take_waits_and_then_is_dropped_whole(open_link: Any) -> None:
     one = open_link(A)
     other, third = open_link(B, one), open_link(C, one)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hubbub.limits import READER_STALE
-from hubbub.recorder.quota import enforce, size_of
+from hubbub.recorder.quota import enforce, folder_bytes
 from hubbub.store.checkpoints import checkpoints, register
 from hubbub.store.compact import tidying
 from hubbub.store.convert import convert_segment
@@ -47,16 +47,16 @@ def numbers(store: Path) -> tuple[list[int], list[int]]:
 
 
 def test_store_that_fits_is_left_alone(store: Path) -> None:
-    assert enforce(store, size_of(store), NOW_NS) is None
+    assert enforce(store, folder_bytes(store), NOW_NS) is None
     assert numbers(store) == ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
 
 
 def test_oldest_files_go_first(store: Path) -> None:
-    before = size_of(store)
+    before = folder_bytes(store)
     removed = enforce(store, before - 150_000, NOW_NS)
     assert removed is not None
     assert (removed.files, removed.segments, removed.messages) == (2, 0, 0)
-    assert removed.size_bytes == before - size_of(store) > 150_000
+    assert removed.size_bytes == before - folder_bytes(store) > 150_000
     assert numbers(store) == ([2, 3, 4], [5, 6, 7, 8, 9])
 
 
@@ -66,14 +66,14 @@ def test_oldest_segments_go_when_nothing_else_may(store: Path) -> None:
     # The newest file of a table stays: a recorder learns from it where to go on.
     assert numbers(store) == ([4], [8, 9])
     assert (removed.files, removed.segments, removed.messages) == (4, 3, 3 * MESSAGES)
-    assert size_of(store) <= 350_000
+    assert folder_bytes(store) <= 350_000
 
 
 def test_what_a_registered_reader_needs_stays_and_nothing_goes_from_behind_it(
     store: Path,
 ) -> None:
     now_ns = register(store, "stream", {"messages": 0}).updated_ns
-    removed = enforce(store, size_of(store) - 150_000, now_ns)
+    removed = enforce(store, folder_bytes(store) - 150_000, now_ns)
     assert removed is not None
     assert numbers(store) == ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
     assert (removed.files, removed.segments, removed.held_bytes) == (0, 0, 150_000)
@@ -81,12 +81,12 @@ def test_what_a_registered_reader_needs_stays_and_nothing_goes_from_behind_it(
 
 def test_reader_that_has_not_moved_for_long_is_dropped_and_the_bound_holds(store: Path) -> None:
     updated_ns = register(store, "gone", {"messages": 0}).updated_ns
-    quota_bytes = size_of(store) - 150_000
+    quota_bytes = folder_bytes(store) - 150_000
     removed = enforce(store, quota_bytes, updated_ns + READER_STALE)
     assert removed is not None
     assert (removed.dropped, removed.held_bytes) == (("gone",), 0)
     assert numbers(store) == ([2, 3, 4], [5, 6, 7, 8, 9])
-    assert size_of(store) <= quota_bytes
+    assert folder_bytes(store) <= quota_bytes
     assert checkpoints(store) == []
 
 

@@ -249,7 +249,8 @@ def test_slow_consumer_is_the_peer_that_is_named_else_our_own_subscription() -> 
 
 def test_what_nodes_told_that_they_lost_is_added_up() -> None:
     rows = [event(second, "MessagesLost", DASH, lost=3 * second) for second in (1, 2)]
-    figures = build(tables(node_timeline=[*rows, event(5, "MessagesLost", GPS, lost=20)]))
+    rows += [event(5, "MessagesLost", GPS, lost=20), event(6, "MessagesLost", GPS, lost="many")]
+    figures = build(tables(node_timeline=rows))
     assert [(one.node, one.messages) for one in figures.elsewhere] == [
         ("gps#cc0000", 20),
         ("dash#bb0000", 9),

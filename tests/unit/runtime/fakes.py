@@ -72,27 +72,27 @@ class FakeNode:
         self.patterns: dict[int, tuple[Subscription, str, Any]] = {}
         self.forgotten: list[Subscription] = []
         self._handles = iter(range(1, 1_000_000))
-        self._pool = Pool(self.time.call_at)
+        self.pool = Pool(self.time.call_at)
 
-    def _add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> int:
+    def add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> int:
         handle = next(self._handles)
         self.patterns[handle] = (subscription, pattern, context)
         return handle
 
-    def _remove_pattern(self, handle: int) -> None:
+    def remove_pattern(self, handle: int) -> None:
         del self.patterns[handle]
 
-    def _forget(self, subscription: Subscription) -> None:
+    def forget(self, subscription: Subscription) -> None:
         self.forgotten.append(subscription)
 
-    def _emit(self, event: Event, subscription: Subscription) -> None:
+    def emit(self, event: Event, subscription: Subscription) -> None:
         self.events.append(event)
 
-    def _call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
+    def call_at(self, deadline_ns: int, function: Callable[[], object]) -> None:
         self.time.call_at(deadline_ns, function)
 
-    def _nudge(self) -> None:
+    def nudge(self) -> None:
         return
 
-    def _lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
+    def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
         return False

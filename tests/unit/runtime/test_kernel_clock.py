@@ -20,15 +20,16 @@ class Kernel:
 
 
 @pytest.mark.parametrize(
-    ("state", "is_synchronised"),
-    [(0, True), (1, True), (4, True), (5, False), (-1, False), (None, False)],
+    ("state", "answer"),
+    [(0, True), (1, True), (4, True), (5, False), (-1, None), (None, None)],
 )
 def test_clock_is_synchronised_if_the_kernel_says_so(
-    monkeypatch: pytest.MonkeyPatch, state: int | None, is_synchronised: bool
+    monkeypatch: pytest.MonkeyPatch, state: int | None, answer: bool | None
 ) -> None:
     monkeypatch.setattr(kernel_clock.sys, "platform", "linux")
     monkeypatch.setattr(kernel_clock.ctypes, "CDLL", lambda name: Kernel(state))
-    assert kernel_clock.is_synchronised() is is_synchronised
+    assert kernel_clock.ask_kernel() is answer
+    assert kernel_clock.is_synchronised() is bool(answer)
 
 
 def test_kernel_that_is_there_answers() -> None:

@@ -114,12 +114,15 @@ def test_what_happens_to_a_subscription_is_heard_by_its_own_listener_and_the_nod
     assert own == node == [event] and other == []
 
 
-def test_listener_that_ended_or_raised_or_is_none_disturbs_nobody() -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_listener_that_ended_or_raised_or_is_none_disturbs_nobody(
+    error: type[BaseException],
+) -> None:
     pool, listeners = make()
     ears, gone = Ears(), Ears()
 
     def fail(event: Event) -> None:
-        raise ZeroDivisionError
+        raise error
 
     listeners.add(None)()
     listeners.add(fail)

@@ -1,9 +1,11 @@
 """Small files become large ones; whoever reads meanwhile sees every row once."""
 
+import os
 import sys
 from itertools import count
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -235,6 +237,24 @@ def test_one_process_at_a_time_tidies(tmp_path: Path) -> None:
             assert not is_ours_too
     with tidying(tmp_path) as is_ours:
         assert is_ours
+
+
+def test_copy_of_a_lock_in_a_forked_child_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+
+    def open_and_note(*arguments: Any) -> int:
+        opened.append(os_open(*arguments))
+        return opened[-1]
+
+    os_open = os.open
+    monkeypatch.setattr(os, "open", open_and_note)
+    with tidying(tmp_path):
+        copy = os.dup(opened[-1])  # As a child would have it that lives on.
+    with tidying(tmp_path) as is_ours:
+        assert is_ours
+    os.close(copy)
 
 
 def test_checkpoints_only_go_forward_unless_registered_anew(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hubbub.store.disk import Disk
 from hubbub.store.journal import Run, open_segment, segments
+from hubbub.store.layout import file_name
 from hubbub.store.records import encode_label
 from hubbub.store.recovery import Recovered, recover
 from hubbub.store.writing import Journal, Start
@@ -493,8 +494,12 @@ def test_segment_that_was_only_being_made_is_removed(store: Path) -> None:
 
 def test_journal_that_was_all_converted_goes_on_behind_the_files(store: Path) -> None:
     start = begin(store).start
-    for table, name in (("messages", "7-100-199"), ("messages", "6-0-99"), ("events", "8-3-9")):
+    for table, rows in (
+        ("messages", (7, 100, 199)),
+        ("messages", (6, 0, 99)),
+        ("events", (8, 3, 9)),
+    ):
         folder = store / table / "hour=2026-11-16-08"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.parquet").write_bytes(b"")
+        (folder / file_name(*rows)).write_bytes(b"")
     assert begin(store).start == Start(start.recorder, 9, 200, 10)

@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 
 import hubbub
 from hubbub.awareness import RemotePeer
+from hubbub.cli.session import QUEUE_MESSAGES
 from hubbub.cli.top.traffic import TopicFigures, Traffic
 from hubbub.closing import Closing
 from hubbub.errors import ConfigurationError
-from hubbub.services import FoundService, Services
+from hubbub.service_statistics import FoundService
+from hubbub.services import Services
 from hubbub.statistics import NodeStatistics
 
-_QUEUE_MESSAGES: Final = 100_000
 _BATCH_MESSAGES: Final = 10_000
 _WAIT_S: Final = 0.1
 EVENTS_KEPT: Final = 500
@@ -56,8 +57,8 @@ class Gatherer(Closing):
         self._lock = Lock()
         self._events: deque[Told] = deque(maxlen=EVENTS_KEPT)
         self._told = 0
-        self._subscription = node.subscribe(pattern, queue=_QUEUE_MESSAGES)
-        self._samples = node.observe(queue=_QUEUE_MESSAGES)
+        self._subscription = node.subscribe(pattern, queue=QUEUE_MESSAGES)
+        self._samples = node.observe(queue=QUEUE_MESSAGES)
         self._schedule = node.schedule()
         self._services = _find_services(node)
         self._end_events = node.on_event(self._hear)

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from hubbub.cli.bench_plan import percentile
-from hubbub.cli.rates import Reservoir, SizedTopic, Topics
+from hubbub.cli.rates import Reservoir, SizedTopic, Topics, percentile
 from hubbub.message import Message, Source
 
 TREND_INTERVALS: Final = 120  # Two minutes, at one a second.

@@ -1,0 +1,54 @@
+"""How a node takes part in services: which values can work."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hubbub.errors import ConfigurationError
+from hubbub.given import is_whole
+from hubbub.limits import SERVICE_LEVELS_MAX
+from hubbub.protocol.rendezvous.placement import find_placement
+from hubbub.protocol.rendezvous.profile import find_profile
+from hubbub.protocol.rendezvous.seat import Policy
+
+VERSIONS: Final = ("v1", "v2")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """How a node takes part in services.
+
+    `membership` is "fast" or "seed" (a list each 10 s, dead after a minute), `placement` "xor",
+    "hrw" or "weighted" by `weight`: the first two are the same on all nodes of a bus.
+    `policy(action, key, name, node, credentials)` says who may subscribe and publish in the
+    services that this node manages.
+    """
+
+    membership: str = "fast"
+    placement: str = "xor"
+    weight: int = 1
+    policy: Policy | None = None
+    is_open: bool = True
+    is_guest: bool = False
+    """Look on: take part in nothing, and manage nothing."""
+    service_levels: int = 1
+    """So many first levels of a subject name its service, with `links=["services"]`."""
+    version: str = "v2"
+    """With "v1" send bare messages of the first version, where these can say it all."""
+
+    def __post_init__(self) -> None:
+        find_profile(self.membership)
+        find_placement(self.placement)
+        weight, policy = self.weight, self.policy
+        if not is_whole(weight) or not 1 <= weight <= 1000:
+            raise ConfigurationError(f"weight={weight!r} must be a number from 1 to 1000")
+        levels = self.service_levels
+        if not is_whole(levels) or not 1 <= levels <= SERVICE_LEVELS_MAX:
+            raise ConfigurationError(
+                f"service_levels={levels!r} must be a number from 1 to {SERVICE_LEVELS_MAX}"
+            )
+        if self.version not in VERSIONS:
+            raise ConfigurationError(f"version={self.version!r}: choose {' or '.join(VERSIONS)}")
+        if policy is not None and not callable(policy):
+            raise ConfigurationError(
+                f"policy={policy!r}: give a function of action, key, name, node, credentials"
+            )
