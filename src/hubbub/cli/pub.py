@@ -44,6 +44,11 @@ class Tally:
         elif receivers > self.receivers:
             self.receivers = receivers
 
+    def take_word_of(self, receivers: int) -> None:
+        """Believe the manager of a service, who may tell only when it takes the messages."""
+        if receivers and not self.receivers:
+            self.receivers, self.unheard = receivers, 0
+
     @property
     def rate(self) -> float:
         """How many messages a second it were."""
@@ -173,6 +178,8 @@ def _publish_and_confirm(
         code = EXIT_INTERRUPTED
     tally.is_confirmed = is_confirmed(node.flush)
     tally.seconds = time.monotonic() - start_s
+    if publisher.counted is not None:
+        tally.take_word_of(publisher.receivers)
     return code or (0 if tally.is_confirmed else 1)
 
 

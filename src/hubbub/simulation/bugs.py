@@ -121,10 +121,10 @@ def stall_taken_for_looking_around(sound: Method) -> Method:
     return lambda self, now, planned_ns: False
 
 
-@bug(Partial, "mark", "large_messages")
+@bug(Partial, "add_train", "large_messages")
 def train_taken_for_longer_than_it_is(sound: Method) -> Method:
     """Take the piece behind a train for one of it."""
-    return lambda self, number, count, frame: sound(self, number, count + 1, frame)
+    return lambda self, offset, pieces, frame: sound(self, offset, [*pieces, pieces[-1]], frame)
 
 
 @bug(Flow, "_bounded", "small_cache")
