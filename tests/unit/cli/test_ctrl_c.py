@@ -80,6 +80,7 @@ class Interrupted:
     """A publisher, and its node; Ctrl-C is pressed while it publishes its third message."""
 
     receivers = 1
+    counted = None
 
     def __init__(self) -> None:
         self.published = 0
