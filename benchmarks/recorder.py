@@ -231,6 +231,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path(), help="on the disk to measure")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     found = run(options, options.folder.resolve())
     if options.json:
         print(json.dumps(found))

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from hubbub.limits import REPORT_FINDINGS_MAX
 from hubbub.report.figures import BY_BUS, BY_RECORDER, Figures, Lane, Loss, Slow, Stay, Topic
 from hubbub.report.words import be, latency, moment, period, plural, share, size, span, times, were
+from hubbub.subjects import OWN_SUBJECTS
 
 One = TypeVar("One")
 
@@ -337,7 +338,9 @@ def _latencies(figures: Figures) -> Iterator[Finding]:
     known = [one for one in figures.topics if one.latency.p99_us is not None]
     if not known:
         return
-    worst: Topic = max(known, key=lambda one: one.latency.p99_us or 0.0)
+    # What the bus tells of itself is nobody's worry while there is anything else.
+    asked = [one for one in known if not one.subject.startswith(OWN_SUBJECTS)] or known
+    worst: Topic = max(asked, key=lambda one: one.latency.p99_us or 0.0)
     whole = figures.latency
     yield Finding(
         Level.NOTE,

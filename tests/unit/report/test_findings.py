@@ -172,3 +172,11 @@ def test_recorder_that_did_not_run_lost_nothing_and_that_is_said() -> None:
     assert text.endswith(": 29 messages not recorded.")
     said = " ".join(texts(found))
     assert "do not agree" not in said and "lost nothing" not in said and "missing" not in said
+
+
+def test_slowest_topic_is_one_of_the_users_where_there_is_any() -> None:
+    own = health(0, "/hubbub/events/lidar", latencies_us=[90_000] * 10)
+    slow = health(0, "/points", latencies_us=[400] * 10)
+    for rows, slowest in (([own, slow], "/points"), ([own], "/hubbub/events/lidar")):
+        (found,) = [one for one in findings_of(topic_health=rows) if one.place == "latency"]
+        assert found.evidence[0].startswith(f"slowest: {slowest} ")
