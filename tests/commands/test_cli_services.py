@@ -55,16 +55,22 @@ def test_subscriber_ends_on_an_interrupt(bus: Bus) -> None:
         assert finish(reader)[0] == 130
 
 
-def test_subjects_travel_by_services_where_the_environment_says_so(bus: Bus) -> None:
-    bus.environment |= {"HUBBUB_LINKS": "services", "HUBBUB_MULTICAST": "false"}
+@pytest.mark.parametrize("is_option", [True, False])
+def test_subjects_travel_by_services_where_the_command_or_the_environment_says_so(
+    bus: Bus, is_option: bool
+) -> None:
+    options = ["--links", "services"] if is_option else []
+    bus.environment["HUBBUB_LINKS"] = "multicast" if is_option else "services"  # Flags come first.
+    if not is_option:
+        bus.environment["HUBBUB_MULTICAST"] = "false"
     place = f"127.0.0.1:{free_port()}"
     bus.environment["HUBBUB_LISTEN"] = place
-    with bus.start("sub", "/plant/...", "--json", "-n", "2") as reader:
+    with bus.start("sub", "/plant/...", "--json", "-n", "2", *options) as reader:
         del bus.environment["HUBBUB_LISTEN"]
         bus.environment["HUBBUB_PEERS"] = place
-        waited = bus.run("pub", "/plant/temp", "21.5", "--wait-subs", "1")
+        waited = bus.run("pub", "/plant/temp", "21.5", "--wait-subs", "1", *options)
         assert waited.returncode == 0, waited.stderr
-        plain = bus.run("pub", "/plant/temp", "22")
+        plain = bus.run("pub", "/plant/temp", "22", *options)
         assert plain.returncode == 0 and b"nobody" not in plain.stderr, plain.stderr
         code, out, _ = finish(reader)
     assert code == 0

@@ -6,7 +6,7 @@ import typer
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
-from hubbub.cli.options import Domain, Interface, Log, Peers
+from hubbub.cli.options import Bus, on_the_bus
 from hubbub.cli.quantities import parse_duration
 from hubbub.cli.session import EXIT_LOST, QUEUE_MESSAGES, open_node, tell_of
 from hubbub.cli.terminal import note, plural
@@ -16,6 +16,7 @@ _TOLD = (
 )  # fmt: skip
 
 
+@on_the_bus
 def consume(
     subject: Annotated[
         str, typer.Argument(metavar="SUBJECT", help="What is wanted, such as /vehicle/speed.")
@@ -38,10 +39,8 @@ def consume(
     as_json: JsonLines = False,
     raw: Raw = False,
     timeout: Timeout = None,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Print one sample a period of each producer of a subject.
 
@@ -52,7 +51,7 @@ def consume(
         raise typer.BadParameter("give one of --one and --nearest")
     write = make_writer(as_json=as_json, raw=raw)
     period_us = read_time(period)
-    with open_node(domain, interface, log, peers) as node:
+    with open_node(bus) as node:
         node.on_event(tell_of(*_TOLD))
         mode = "one" if one else "nearest" if nearest else "all"
         consumer = node.consume(

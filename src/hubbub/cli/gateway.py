@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import hubbub
-from hubbub.cli.options import Domain, Interface, Log
+from hubbub.cli.options import Bus, Interface, Log, on_the_bus
 from hubbub.cli.session import end_on_sigterm, open_node, set_up_log, tell_of
 from hubbub.cli.terminal import note, plural
 from hubbub.gateway import Gateway, RodosGateway, Side, open_links, read_side
@@ -105,6 +105,7 @@ def _wait() -> None:
 
 
 @app.command("rodos")
+@on_the_bus
 def rodos(
     udp: Annotated[
         list[str],
@@ -133,9 +134,8 @@ def rodos(
     router: Annotated[
         str, typer.Option(help="By receiver field (simple) or bitmap (intelligent).")
     ] = INTELLIGENT,
-    domain: Domain = None,
-    interface: Interface = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Join a network of RODOS nodes to the bus.
 
@@ -144,7 +144,7 @@ def rodos(
     --split.
     """
     subjects, places = _read_map(topics), [_read_place(one) for one in udp]
-    with open_node(domain, interface, log) as node, RodosGateway(
+    with open_node(bus) as node, RodosGateway(
         node, subjects, open_links(places), number=number, split=split, flood=flood,
         byte_order=byte_order, router=router,
     ) as joined:  # fmt: skip

@@ -9,21 +9,20 @@ import hubbub
 from hubbub.awareness import RemotePeer, RemotePublisher
 from hubbub.cli.directory import EVERYTHING, Topic, list_topics
 from hubbub.cli.looking import WAIT_S, Pattern, Wait, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.screen import Screen
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import cut, escape, print_json
 
 
+@on_the_bus
 def graph(
     pattern: Pattern = EVERYTHING,
     dot: Annotated[bool, typer.Option("--dot", help="Write a graph for Graphviz.")] = False,
     wait: Wait = WAIT_S,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show who talks to whom, and about what.
 
@@ -31,7 +30,7 @@ def graph(
     """
     hubbub.check_pattern(pattern)
 
-    node = open_node(domain, interface, log, peers)
+    node = open_node(bus)
 
     def show(screen: Screen) -> bool:
         topics = list_topics(node.peers(), pattern)

@@ -16,7 +16,7 @@ from hubbub.cli.directory import (
 )
 from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, route_rows, topic_fields
 from hubbub.cli.looking import WAIT_S, Wait, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
@@ -25,14 +25,13 @@ _PLACE = ("node", "host", "pid", "link")
 _TEXTS = ("node", "host", "link", "type", "delivery", "by")
 
 
+@on_the_bus
 def info(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A subject, no pattern.")],
     wait: Wait = WAIT_S,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show who publishes a subject, and who wants it.
 
@@ -44,7 +43,7 @@ def info(
         )
     hubbub.check_subject(subject)
 
-    node = open_node(domain, interface, log, peers)
+    node = open_node(bus)
     look(node, wait, lambda node: partial(_show, node, Gateways(node), subject, as_json))
 
 

@@ -15,7 +15,7 @@ from hubbub.cli.directory import (
 )
 from hubbub.cli.gateways import ARROW, Gateways, far_fields
 from hubbub.cli.looking import WAIT_S, Pattern, Show, Wait, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import QUEUE_MESSAGES, open_node
@@ -24,6 +24,7 @@ from hubbub.cli.terminal import plural, print_json
 Rates = dict[str, float]
 
 
+@on_the_bus
 def ls(
     pattern: Pattern = EVERYTHING,
     verbose: Annotated[
@@ -40,10 +41,8 @@ def ls(
     ] = None,
     wait: Wait = WAIT_S,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """List the topics that are published and wanted, and by how many.
 
@@ -70,7 +69,7 @@ def ls(
 
         return show
 
-    look(open_node(domain, interface, log, peers), wait, begin)
+    look(open_node(bus), wait, begin)
 
 
 def _measure(node: hubbub.Node, pattern: str, seconds: float, screen: Screen) -> Rates:

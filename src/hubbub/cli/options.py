@@ -1,6 +1,10 @@
 """Options that mean the same on every command that has them."""
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +35,15 @@ Peers = Annotated[
         help="Nodes to connect to by TCP, such as 10.0.0.7:7266 or a host's name.",
     ),
 ]
+Links = Annotated[
+    str | None,
+    typer.Option(
+        "--links",
+        envvar="HUBBUB_LINKS",
+        metavar="LINK,...",
+        help='Only these, in this order: local, multicast, tcp; or "services" alone.',
+    ),
+]
 LoopbackInterface = Annotated[
     str,
     typer.Option(
@@ -56,3 +69,33 @@ WaitSubs = Annotated[
         "--wait-subs", "-w", min=0, metavar="N", help="First wait for so many subscribers."
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """Which bus a command joins, and how."""
+
+    domain: Domain = None
+    interface: Interface = None
+    peers: Peers = None
+    links: Links = None
+    log: Log = None
+
+
+def on_the_bus(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the bus, behind its own; it takes all of them as `bus`."""
+    own = [one for one in signature(command).parameters.values() if one.name != "bus"]
+    shared = [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=None, annotation=one.type)
+        for one in fields(Bus)
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        bus = Bus(**{one.name: given.pop(one.name) for one in shared})
+        command(bus=bus, **given)
+
+    # What typer reads: the names, types and defaults of all that can be given.
+    run.__annotations__ = {one.name: one.annotation for one in [*own, *shared]}
+    run.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
+    return run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hubbub.cli.check import check
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.progress import Progress
 from hubbub.cli.quantities import parse_duration
 from hubbub.cli.session import EXIT_INTERRUPTED, end_on_sigterm, open_node
@@ -37,6 +37,7 @@ def _pipeline() -> None:
 
 
 @app.command("run")
+@on_the_bus
 def run(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The folder of a recording.")],
     out: Annotated[
@@ -80,10 +81,8 @@ def run(
         ),
     ] = None,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Turn a recording into tables, or bring tables up to date.
 
@@ -97,7 +96,7 @@ def run(
             from hubbub.pipeline.alerts import Alerts, choose_rules
 
             rules = choose_rules(rule or [])  # Before the node opens: a bad one is a line at once.
-            publish = _publish_to(stack.enter_context(open_node(domain, interface, log, peers)))
+            publish = _publish_to(stack.enter_context(open_node(bus)))
             look = Alerts(out, rules, publish).look
         bar = stack.enter_context(Progress(None, ""))
         pipeline = stack.enter_context(

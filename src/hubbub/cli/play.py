@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from hubbub.cli.ctrl_c import CtrlC
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
+from hubbub.cli.options import Bus, Json, WaitSubs, on_the_bus
 from hubbub.cli.progress import Progress
 from hubbub.cli.publishing import MEETING_S, is_confirmed
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
@@ -33,6 +33,7 @@ Subjects = Annotated[
 ]
 
 
+@on_the_bus
 def play(
     path: Place,
     rate: Annotated[
@@ -55,10 +56,8 @@ def play(
     ] = False,
     wait_subs: WaitSubs = 0,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Publish a recording again, with its timing, or faster or slower.
 
@@ -72,10 +71,10 @@ def play(
     for pattern in subjects or ():
         check_pattern(pattern)
     start_ns, end_ns = parse_times(path, start, end)
-    with open_node(domain, interface, log, peers) as node:
+    with open_node(bus) as node:
         player = Player(
             node, path, rate=speed, subjects=subjects or (), start=start_ns, end=end_ns,
-            remap=names, open_another=lambda: open_node(domain, interface, None, peers),
+            remap=names, open_another=lambda: open_node(replace(bus, log=None)),
         )  # fmt: skip
         with closing(player), CtrlC(player.stop) as ctrl_c:
             ask = partial(_ask, ctrl_c, sys.stderr if as_json else sys.stdout) if step else None

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import hubbub
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.publishing import as_typed
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node
 from hubbub.cli.terminal import note, plural, print_json
@@ -25,6 +25,7 @@ _TOLD = (
 )  # fmt: skip
 
 
+@on_the_bus
 def produce(
     subject: Annotated[
         str, typer.Argument(metavar="SUBJECT", help="What is made, such as /vehicle/speed.")
@@ -59,10 +60,8 @@ def produce(
         int | None, typer.Option("--count", "-n", min=1, help="End after so many samples.")
     ] = None,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Make samples of a subject, as often as consumers want them.
 
@@ -74,7 +73,7 @@ def produce(
         raise typer.BadParameter("--column is for --csv")
     read = _reader(value, command, csv_file, column)
     failures: list[hubbub.Event] = []
-    with open_node(domain, interface, log, peers) as node:
+    with open_node(bus) as node:
         node.on_event(lambda event: _tell(event, failures))
         producer = node.produce(
             subject, read, schedule=schedule, floor_ms=floor, cap_hz=cap, copies=copies

@@ -9,7 +9,7 @@ from typing import Any
 import hubbub
 from hubbub.cli.gateways import ARROW, FarNode, Gateways, far_fields, fields_of, side_lines
 from hubbub.cli.looking import WAIT_S, Wait, Watch, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import plural, print_json
@@ -29,20 +29,19 @@ _COLUMNS = (
 )
 
 
+@on_the_bus
 def ps(
     wait: Wait = WAIT_S,
     watch: Watch = False,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show the nodes that are on the bus, here and behind gateways.
 
     Exits with 1 when there are none.
     """
-    node = open_node(domain, interface, log, peers)
+    node = open_node(bus)
     look(node, wait, lambda node: _Look(node, watch, as_json).show, is_watching=watch)
 
 

@@ -11,7 +11,7 @@ import typer
 
 import hubbub
 from hubbub.cli.ctrl_c import CtrlC
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers, WaitSubs
+from hubbub.cli.options import Bus, Json, WaitSubs, on_the_bus
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
 from hubbub.cli.publishing import MEETING_S, as_typed, is_confirmed, stdin_lines
@@ -55,6 +55,7 @@ class Tally:
         return self.messages / self.seconds if self.seconds else 0.0
 
 
+@on_the_bus
 def pub(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as /plant/line1/temp.")],
     body: Annotated[
@@ -97,17 +98,15 @@ def pub(
         ),
     ] = None,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Publish messages on a subject.
 
     Exits with 1 when subscribers did not come or did not confirm in time, with 2 on an error.
     """
     _check_what(body, size_bytes, lines)
-    with open_node(domain, interface, log, peers) as node:
+    with open_node(bus) as node:
         node.on_event(tell_of(hubbub.SlowConsumer, hubbub.LinkDown, hubbub.LinkUp))
         publisher = node.publisher(subject)
         payloads = stdin_lines() if lines else _repeat(_payload(body, size_bytes), count, rate)

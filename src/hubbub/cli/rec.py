@@ -12,7 +12,7 @@ import typer
 
 import hubbub
 from hubbub.cli.ctrl_c import CtrlC
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.quantities import parse_duration, parse_size
 from hubbub.cli.screen import Screen, write_until_the_end
 from hubbub.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, GUEST, open_node
@@ -29,6 +29,7 @@ AllServices = Annotated[
 ]
 
 
+@on_the_bus
 def rec(
     patterns: Annotated[
         list[str],
@@ -66,10 +67,8 @@ def rec(
         bool, typer.Option(help="Turn closed segments into Parquet files in the background.")
     ] = True,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Record messages by their patterns, and what the bus itself does.
 
@@ -89,7 +88,7 @@ def rec(
     }
     trigger, ctrl_c = _Trigger(), CtrlC()
     guest = all_services and not service and GUEST  # Who records one takes part.
-    with open_node(domain, interface, log, peers, services=guest) as node:
+    with open_node(bus, services=guest) as node:
         with hubbub.Recorder(node, patterns, store, **options) as recorder:
             watch = partial(_watch, recorder, trigger, ctrl_c, duration_s, as_json)
             code = write_until_the_end(watch)

@@ -6,7 +6,7 @@ from typing import Final
 import hubbub
 from hubbub.cli.gateways import ROUTE_COLUMNS, Gateways, fields_of, route_rows
 from hubbub.cli.looking import Wait, Watch, describe_place, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.screen import Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
@@ -14,20 +14,19 @@ from hubbub.cli.terminal import print_json
 _WAIT_S: Final = 1.5  # Gateways tell once a second.
 
 
+@on_the_bus
 def routes(
     wait: Wait = _WAIT_S,
     watch: Watch = False,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show the gateways, their sides, and the topics they pass on.
 
     Exits with 1 when there are none.
     """
-    node = open_node(domain, interface, log, peers)
+    node = open_node(bus)
     look(node, wait, lambda node: partial(_show, node, Gateways(node), as_json), is_watching=watch)
 
 

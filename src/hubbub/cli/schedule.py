@@ -6,7 +6,7 @@ from typing import Any
 
 import hubbub
 from hubbub.cli.looking import Wait, Watch, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
 from hubbub.cli.terminal import print_json
@@ -26,20 +26,19 @@ _COLUMNS = (
 )
 
 
+@on_the_bus
 def schedule(
     wait: Wait = _WAIT_S,
     watch: Watch = False,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show time-triggered topics: who makes and wants what, how often.
 
     Exits with 1 when there are none.
     """
-    node = open_node(domain, interface, log, peers)
+    node = open_node(bus)
     look(node, wait, lambda node: partial(_show, node.schedule(), as_json), is_watching=watch)
 
 

@@ -9,7 +9,7 @@ import typer
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
 from hubbub.cli.looking import Wait, Watch, look
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.publishing import as_typed, stdin_lines
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table
@@ -41,20 +41,19 @@ app = typer.Typer(
 )
 
 
+@on_the_bus
 def services(
     wait: Wait = _WAIT_S,
     watch: Watch = False,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show all services, who manages them, and how many subscribe.
 
     Exits with 1 when there are none.
     """
-    node = open_node(domain, interface, log, peers, services=GUEST)
+    node = open_node(bus, services=GUEST)
     look(node, wait, lambda node: partial(_show, node, as_json), is_watching=watch)
 
 
@@ -77,6 +76,7 @@ def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
     return bool(found)
 
 
+@on_the_bus
 def ring(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Who would manage these?")
@@ -84,16 +84,14 @@ def ring(
     wait: Wait = _WAIT_S,
     watch: Watch = False,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show the nodes that share services, and who would manage what.
 
     Exits with 1 when there are none.
     """
-    node = open_node(domain, interface, log, peers, services=GUEST)
+    node = open_node(bus, services=GUEST)
     look(
         node, wait, lambda node: partial(_show_ring, node, names or [], as_json), is_watching=watch
     )
@@ -122,6 +120,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the service.")]
 
 
 @app.command("pub")
+@on_the_bus
 def publish(
     name: Name,
     payload: Annotated[
@@ -140,14 +139,12 @@ def publish(
         ),
     ] = 5.0,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Publish in a service. Exits with 1 when nobody subscribes, with 3 when no manager took it."""
     code = 0
-    with open_node(domain, interface, log, peers, services=True) as node:
+    with open_node(bus, services=True) as node:
         node.services.wait_for_members(1, 1.0)
         service = node.service(name)
         for body in stdin_lines() if payload is None else [as_typed(payload)]:
@@ -161,6 +158,7 @@ def publish(
 
 
 @app.command("sub")
+@on_the_bus
 def subscribe(
     name: Name,
     count: Count = None,
@@ -170,10 +168,8 @@ def subscribe(
     as_json: JsonLines = False,
     raw: Raw = False,
     timeout: Timeout = None,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Print the messages of a service, until Ctrl-C.
 
@@ -181,7 +177,7 @@ def subscribe(
     came, or before -n messages came.
     """
     write = make_writer(as_json=as_json, raw=raw)
-    with open_node(domain, interface, log, peers, services=True) as node:
+    with open_node(bus, services=True) as node:
         subscription = node.service(name).subscribe(order=order)
         code = follow(subscription.receive, write, count, timeout)
         dropped = subscription.dropped

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import hubbub
+from hubbub.cli.options import Bus
 from hubbub.cli.terminal import escape, note
 from hubbub.configuration import find_configured
 from hubbub.opening import name_after
@@ -27,19 +28,17 @@ EXIT_TERMINATED = 143
 EXIT_BROKEN_PIPE = 141
 
 
-def open_node(
-    domain: str | None, interface: str | None, log: str | None, peers: str | None = None, *,
-    services: bool | hubbub.ServiceOptions = False,
-) -> hubbub.Node:  # fmt: skip
+def open_node(bus: Bus, *, services: bool | hubbub.ServiceOptions = False) -> hubbub.Node:
     """Open the node of a command."""
     end_on_sigterm()
-    set_up_log(is_wanted=log is not None)
+    set_up_log(is_wanted=bus.log is not None)
     configured = find_configured()
     name = None if "name" in configured else name_after(COMMAND.get() or "hubbub")
-    is_calling = (peers or "peers" in configured) and "listen" not in configured
+    is_calling = (bus.peers or "peers" in configured) and "listen" not in configured
     wanted: dict[str, Any] = {"services": services} if services else {}
     node = hubbub.open(
-        name, domain=domain, interface=interface, log=log, peers=peers,
+        name, domain=bus.domain, interface=bus.interface, log=bus.log, peers=bus.peers,
+        links=None if bus.links is None else [one.strip() for one in bus.links.split(",")],
         listen=0 if is_calling else None,  # The port of the channel is for nodes that stay.
         **wanted,
     )  # fmt: skip

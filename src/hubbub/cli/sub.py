@@ -8,13 +8,14 @@ from msgspec import structs
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
-from hubbub.cli.options import Domain, Interface, Log, Peers
+from hubbub.cli.options import Bus, on_the_bus
 from hubbub.cli.session import EXIT_LOST, QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
 _LOSSES = (hubbub.GapAbandoned, hubbub.SlowConsumer)
 
 
+@on_the_bus
 def sub(
     patterns: Annotated[
         list[str],
@@ -35,10 +36,8 @@ def sub(
     history: Annotated[
         bool, typer.Option("--history", help="First what publishers have kept (their history=).")
     ] = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Print the messages of one or more patterns.
 
@@ -46,7 +45,7 @@ def sub(
     anything came, or before -n messages came.
     """
     write = make_writer(as_json=as_json, raw=raw)
-    with open_node(domain, interface, log, peers) as node:
+    with open_node(bus) as node:
         node.on_event(lambda event: _tell(event, events, as_json))
         subscription = node.subscribe(patterns, queue=queue, copy=True, history=history)
         code = follow(subscription.receive, write, count, timeout)

@@ -14,7 +14,7 @@ import typer
 
 import hubbub
 from hubbub.cli.ctrl_c import CtrlC
-from hubbub.cli.options import Domain, Interface, Json, Log, Peers
+from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.quantities import at_least
 from hubbub.cli.rates import T, Topics
 from hubbub.cli.screen import Column, Screen, refuse_if_nobody_reads, table, write_until_the_end
@@ -43,15 +43,14 @@ Interval = Annotated[
 ]
 
 
+@on_the_bus
 def hz(
     patterns: Patterns,
     intervals: Intervals = None,
     interval: Interval = 1.0,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show how often and how regularly messages come.
 
@@ -59,18 +58,17 @@ def hz(
     nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    _watch(open_node(domain, interface, log, peers), order, HZ)
+    _watch(open_node(bus), order, HZ)
 
 
+@on_the_bus
 def bw(
     patterns: Patterns,
     intervals: Intervals = None,
     interval: Interval = 1.0,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show how many bytes come, and how large messages are.
 
@@ -78,18 +76,17 @@ def bw(
     nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    _watch(open_node(domain, interface, log, peers), order, BW)
+    _watch(open_node(bus), order, BW)
 
 
+@on_the_bus
 def delay(
     patterns: Patterns,
     intervals: Intervals = None,
     interval: Interval = 1.0,
     as_json: Json = False,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show how long messages are on their way.
 
@@ -97,7 +94,7 @@ def delay(
     Exits with 1 if -n reports went by and nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    _watch(open_node(domain, interface, log, peers), order, DELAY)
+    _watch(open_node(bus), order, DELAY)
 
 
 @dataclass(frozen=True, slots=True)

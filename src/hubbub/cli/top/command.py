@@ -5,19 +5,18 @@ import sys
 import hubbub
 from hubbub.cli.directory import EVERYTHING
 from hubbub.cli.looking import Pattern
-from hubbub.cli.options import Domain, Interface, Log, Peers
+from hubbub.cli.options import Bus, on_the_bus
 from hubbub.cli.session import open_node
 from hubbub.errors import ConfigurationError, MissingExtra
 
 _GUEST = hubbub.ServiceOptions(is_guest=True, is_open=False)
 
 
+@on_the_bus
 def top(
     pattern: Pattern = EVERYTHING,
-    domain: Domain = None,
-    interface: Interface = None,
-    peers: Peers = None,
-    log: Log = None,
+    *,
+    bus: Bus,
 ) -> None:
     """Show the whole bus live: topics, nodes, links, services, events.
 
@@ -38,7 +37,7 @@ def top(
         )
     from hubbub.cli.top.gather import Gatherer
 
-    with open_node(domain, interface, log, peers, services=_GUEST) as node:
+    with open_node(bus, services=_GUEST) as node:
         place = f"{node.domain} on {', '.join(channel.name for channel in node.channels)}"
         with Gatherer(node, pattern) as gatherer:
             Top(gatherer.look, place).run()
