@@ -3,6 +3,7 @@
 Everything public is listed in `__all__`; everything else may change.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hubbub.awareness import RemotePeer, RemotePublisher, RemoteSubscriber
@@ -64,10 +65,8 @@ from hubbub.publisher import Publisher
 from hubbub.runtime.logs import set_log
 from hubbub.schedule import Schedule, ScheduledConsumer, ScheduledProducer
 from hubbub.schema import Schema
-from hubbub.service import Service
 from hubbub.service_options import ServiceOptions
 from hubbub.service_statistics import ServicesStatistics
-from hubbub.services import Services
 from hubbub.statistics import ChannelStatistics, NodeStatistics
 from hubbub.subjects import check_pattern, check_subject, matches
 from hubbub.subscription import Subscription
@@ -75,6 +74,8 @@ from hubbub.vehicle import DirectMessage, GatewayStatistics, Mail, Vehicle, Vehi
 
 if TYPE_CHECKING:
     from hubbub.recorder import Player, Recorder, RecorderStatistics
+    from hubbub.service import Service
+    from hubbub.services import Services
 
 __all__ = [
     "Backpressure",
@@ -163,10 +164,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the recorder with all of the store when it is first asked for: few programs record."""
-    if name not in ("Player", "Recorder", "RecorderStatistics"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hubbub import recorder
+_LATER = {
+    **dict.fromkeys(("Player", "Recorder", "RecorderStatistics"), "hubbub.recorder"),
+    "Service": "hubbub.service",
+    "Services": "hubbub.services",
+}
 
-    return getattr(recorder, name)
+
+def __getattr__(name: str) -> Any:
+    """Import the recorder, and services, when they are first asked for: few programs need them."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import SystemRandom
 from threading import Lock, Thread
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub import neighbours
 from hubbub.awareness import RemotePeer, list_peers
@@ -32,13 +32,15 @@ from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
 from hubbub.schedule import Schedule
-from hubbub.service import Service
-from hubbub.services import Services
 from hubbub.statistics import NodeStatistics
-from hubbub.subject_services import SubjectServices
 from hubbub.subjects import check_patterns, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.telling import Telling
+
+if TYPE_CHECKING:
+    from hubbub.service import Service
+    from hubbub.services import Services
+    from hubbub.subject_services import SubjectServices
 
 _LAST_CALLBACKS_S = 0.2
 
@@ -364,7 +366,7 @@ class Node(Closing):
 
     # Services.
 
-    def service(self, name: str) -> Service:
+    def service(self, name: str) -> "Service":
         """Return a service: managed by the node whose key is closest to that of its name.
 
         news = node.service("hype-news")
@@ -375,13 +377,13 @@ class Node(Closing):
         return self._open_services().open(name)
 
     @property
-    def services(self) -> Services:
+    def services(self) -> "Services":
         """Return who shares services with this node, and the lists that it keeps."""
         self._refuse_closed()
         return self._open_services()
 
     @property
-    def _subjects(self) -> SubjectServices | None:
+    def _subjects(self) -> "SubjectServices | None":
         """Return the subjects that travel by services, if they do."""
         return None if self._services is None else self._services.subjects
 
@@ -390,13 +392,15 @@ class Node(Closing):
         """Tell whether this node takes part in services, or looks on."""
         return self._services is not None
 
-    def _open_services(self) -> Services:
+    def _open_services(self) -> "Services":
         with self._opening_services:
             if self._services is None:
                 if not set(self.links) & {"tcp", "multicast", SERVICES}:
                     raise ConfigurationError(
                         f"links={self.links!r}: services need the network; add tcp or multicast"
                     )
+                from hubbub.services import Services  # A fifth of what `import hubbub` would take.
+
                 self._services = Services(self, self._first_channel(), self._options.services)
             return self._services
 

@@ -1,10 +1,13 @@
 """What is known of services, as frozen snapshots: the tools print these and nothing else."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hubbub.links.datagram import DatagramStatistics
 from hubbub.links.listening import address_text
-from hubbub.runtime.service_driver import ServiceDriver
+
+if TYPE_CHECKING:
+    from hubbub.runtime.service_driver import ServiceDriver
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class ServicesStatistics:
     link: DatagramStatistics
 
 
-def describe_services(driver: ServiceDriver) -> ServicesStatistics:
+def describe_services(driver: "ServiceDriver") -> ServicesStatistics:
     """Take the snapshot of a node's services; under their lock."""
     machine = driver.machine
     return ServicesStatistics(
