@@ -19,14 +19,16 @@ async def publish(node: hubbub.Node) -> None:
 async def main(count: int) -> None:
     """Print so many messages."""
     with hubbub.open("asyncio") as node:
-        subscription = node.subscribe("/plant/...")
+        subscription = node.subscribe("/plant/*/count")
         task = asyncio.create_task(publish(node))
-        async for message in subscription:
-            print(f"{message.subject} {message.payload.decode()}")
-            count -= 1
-            if count == 0:
-                break
-        task.cancel()
+        try:
+            async for message in subscription:
+                print(f"{message.subject} {message.payload.decode()}")
+                count -= 1
+                if count == 0:
+                    break
+        finally:
+            task.cancel()
 
 
 asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))

@@ -345,7 +345,12 @@ class Publisher(Closing):
         if isinstance(payload, str):
             raise PayloadError("a payload is bytes: encode the text, or give the publisher a type=")
         try:
-            return bytes(memoryview(payload))
+            view = memoryview(payload)
+            if "O" in view.format:
+                raise PayloadError(
+                    "an array of objects holds addresses, not values: give it a dtype, or encode it"
+                )
+            return bytes(view)
         except TypeError:
             raise PayloadError(
                 f"a payload is bytes or another buffer, not {type(payload).__name__}:"

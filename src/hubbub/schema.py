@@ -31,7 +31,10 @@ def schema_of(kind: Any) -> Schema:
     try:
         description = dumps(msgspec.json.schema(kind), sort_keys=True).encode()
     except TypeError as error:
-        raise ConfigurationError(f"type={kind!r} cannot be encoded: {error}") from None
+        why = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            f"type={kind!r} cannot be encoded ({why}): publish bytes, or an array as it is"
+        ) from None
     name = _shorten(getattr(kind, "__qualname__", str(kind)))
     return Schema(name, int.from_bytes(sha256(description).digest()[:8], "big") or 1)
 

@@ -533,3 +533,26 @@ def test_every_command_has_help_without_loading_what_only_its_work_needs(bus: Bu
     for command, text in zip(commands, ended.stdout.split("\0")[:-1], strict=True):
         assert text.startswith(f"Usage: hubbub {command}")
         assert text.splitlines()[-1] == "0 "
+
+
+def test_typed_messages_are_printed_as_what_they_hold(bus: Bus) -> None:
+    with (
+        hubbub.open(domain=bus.environment["HUBBUB_DOMAIN"], interface="127.0.0.1") as node,
+        bus.start("sub", "/x", "-n", "1") as reader,
+    ):
+        publisher = node.publisher("/x", type=dict[str, float])
+        assert publisher.wait_for_subscribers(1, TIMEOUT_S)
+        publisher.publish({"celsius": 21.5})
+        code, out, _ = finish(reader)
+    assert code == 0 and b'{"celsius":21.5}' in out
+
+
+def test_subscriber_that_hears_nothing_says_so_and_what_may_be_wrong(bus: Bus) -> None:
+    ended = bus.run("sub", "/x/**", "--timeout", "1.6")
+    assert ended.returncode == 1
+    assert "nothing yet on /x/** (nobody else on the bus); /x/**: * alone" in one_line(ended.stderr)
+
+
+def test_peer_whose_name_has_no_address_is_told(bus: Bus) -> None:
+    ended = bus.run("sub", "/x", "--timeout", "0.9", "--peers", "nowhere.invalid")
+    assert "nowhere.invalid has no address" in one_line(ended.stderr)

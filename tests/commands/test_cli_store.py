@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ def test_prune_shows_first_and_keeps_what_a_reader_needs(bus: Bus, store: Path) 
     ("arguments", "complaint"),
     [
         (["store", "info", "nowhere"], "nowhere is no store"),
+        (["store", "info", sys.executable], "is no store: it is a file"),
         (["play", "nowhere"], "nowhere is no store"),
         (["play", "{store}", "--rate", "fast"], "--rate fast"),
         (["play", "{store}", "--from", "soon"], "'soon' is no time"),
@@ -184,6 +186,16 @@ def test_export_writes_a_file_and_replaces_none(bus: Bus, store: Path, tmp_path:
         assert len(list(make_reader(stream).iter_messages())) == MESSAGES
     done = bus.run("export", str(store), "--to", "mcap", "-o", str(path))
     assert done.returncode == 2 and "is there already" in one_line(done.stderr)
+
+
+def test_export_of_another_table_has_a_file_of_its_own(
+    bus: Bus, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options, name in (([], "{}.jsonl"), (["--table", "events"], "{}-events.jsonl")):
+        done = bus.run("export", str(store), "--to", "jsonl", *options)
+        assert done.returncode == 0, done
+        assert (tmp_path / name.format(store.name)).exists()
 
 
 def test_export_to_standard_output_and_a_reader_that_has_enough(bus: Bus, store: Path) -> None:

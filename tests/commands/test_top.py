@@ -19,6 +19,7 @@ import hubbub
 from hubbub.cli.top import app as app_module
 from hubbub.cli.top.app import Top
 from hubbub.cli.top.gather import Gatherer, Look
+from hubbub.cli.top.sheets import SHEETS
 from hubbub.cli.top.tables_screen import Table
 from hubbub.cli.top.topic_screen import TopicScreen
 from tests.commands.test_cli import TIMEOUT_S, Bus, one_line
@@ -58,9 +59,9 @@ class Fleet:
 
 
 @contextmanager
-def watched() -> Iterator[tuple[Fleet, Gatherer]]:
+def watched(pattern: str = "/...") -> Iterator[tuple[Fleet, Gatherer]]:
     place = fresh_place()
-    with place.open("top", services=GUEST) as node, Gatherer(node, "/...") as gatherer:
+    with place.open("top", services=GUEST) as node, Gatherer(node, pattern) as gatherer:
         fleet = Fleet(place)
         try:
             yield fleet, gatherer
@@ -142,6 +143,45 @@ def test_topics_are_filtered_and_sorted_by_keys(monkeypatch: pytest.MonkeyPatch)
         assert not pilot.app.screen.query_one(Input).display
 
     play(monkeypatch, work)
+
+
+def test_keys_go_on_working_after_a_table_that_was_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(fleet: Fleet, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(first_cells(pilot)) == 3)
+        await pilot.press("slash", *"xyz", "enter")  # No table has it in it, so none has rows.
+        await until(pilot, lambda: not pilot.app.screen.query_one(Table).display)
+        await pilot.press("right")
+        await until(pilot, lambda: pilot.app.screen.query_one(Tabs).active == "nodes")
+        await pilot.press("left", "escape")
+        await until(pilot, lambda: len(first_cells(pilot)) == 3)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TopicScreen))
+
+    play(monkeypatch, work)
+
+
+def test_rows_offer_to_be_opened_where_something_is_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(fleet: Fleet, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "Open" in picture(pilot))
+        await pilot.press("2")
+        await until(pilot, lambda: "Open" not in picture(pilot))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "choose a table" in picture(pilot))
+
+    play(monkeypatch, work)
+
+
+def test_pattern_chooses_the_topics_that_are_listed() -> None:
+    with watched("/plant/...") as (fleet, gatherer):
+
+        def listed() -> list[str]:
+            fleet.publish()
+            return [row.key for row in SHEETS[0](gatherer.look()).rows]
+
+        wait_until(lambda: len(gatherer.look().peers) == 2 and listed())
+        assert listed() == ["/plant/temp"]
 
 
 def test_topic_opens_with_its_decoded_payload_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +306,8 @@ def test_top_without_a_terminal_says_what_there_is_instead() -> None:
     assert "hubbub ls --rate 1" in one_line(done.stderr)
 
 
-def test_top_runs_in_a_terminal_and_quits_at_q() -> None:
+@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"\x03", 130)])
+def test_top_runs_in_a_terminal_and_ends_at_q_and_at_ctrl_c(key: bytes, code: int) -> None:
     ours, theirs = pty.openpty()
     bus = Bus()
     bus.environment |= {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
@@ -275,13 +316,13 @@ def test_top_runs_in_a_terminal_and_quits_at_q() -> None:
         seen = b""
         while b"Events" not in seen:
             seen += os.read(ours, 65536)
-        os.write(ours, b"q")
+        os.write(ours, key)
         while True:
             try:
                 seen += os.read(ours, 65536)
             except OSError:  # The other end is closed.
                 break
-        assert process.wait(TIMEOUT_S) == 0
+        assert process.wait(TIMEOUT_S) == code
     os.close(ours)
     assert b"Traceback" not in seen
 

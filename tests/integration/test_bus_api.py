@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import hubbub
@@ -276,6 +277,18 @@ def test_typed_payloads_travel_as_values(kind: Any, value: Any) -> None:
         assert type(take(raw, 1)[0].payload) is bytes
         with pytest.raises(PayloadError, match="not a"):
             publisher.publish("something else")
+
+
+def test_array_of_objects_is_refused_because_it_holds_addresses() -> None:
+    place = fresh_place()
+    with place.open("p") as sender, place.open("s") as receiver:
+        arrays = receiver.subscribe("/x")
+        publisher = sender.publisher("/x")
+        assert publisher.wait_for_subscribers(1, 10)
+        with pytest.raises(PayloadError, match="addresses"):
+            publisher.publish(np.array([None, 1], dtype=object))
+        publisher.publish(np.array([1, 2], dtype=np.uint8))
+        assert payloads(take(arrays, 1)) == [b"\x01\x02"]
 
 
 def test_publisher_of_another_type_is_an_event_and_its_messages_are_skipped() -> None:

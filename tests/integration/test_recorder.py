@@ -540,3 +540,20 @@ def test_options_that_cannot_work_are_refused(
     with pytest.raises(hubbub.HubbubError, match=text):
         record(place, store, **options)
     assert not store.exists()
+
+
+def test_last_counters_are_of_all_that_was_recorded(place: Place, store: Path) -> None:
+    disk = Weather()
+    with (
+        place.open("lidar", links=["local", "multicast"]) as node,
+        record(place, store, disk=disk) as recorder,
+    ):
+        publish(node, "/plant/temp", 1)
+        wait_recorded(recorder, 1)
+        disk.is_awake.clear()  # What comes now is still to be counted when it is closed.
+        publish(node, "/plant/temp", 200, 1)
+        assert node.flush(30)
+        threading.Timer(0.3, disk.is_awake.set).start()
+    _, rows = read(store)
+    last = rows_of(rows, "counters", name="recorder_recorded")[-1]
+    assert last["value"] == recorder.statistics().recorded == 201

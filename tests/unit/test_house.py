@@ -56,6 +56,7 @@ LAYERS: list[tuple[set[str], set[str]]] = [
     ({"gateway"}, FOUNDATION | API | {"protocol", "runtime", "wire"}),
     ({"pipeline"}, FOUNDATION | API | {"store", "recorder", "simulation", "protocol"}),
     ({"pyspark_hubbub"}, {"pipeline"}),
+    ({"hubbub_command"}, {"cli"}),
     ({"report"}, FOUNDATION | {"store", "pipeline"}),
     ({"cli", "__main__"}, FOUNDATION | PURE | SHELL | API | HIGH | {"simulation"}),
 ]
@@ -90,7 +91,7 @@ class File(NamedTuple):
 
     @property
     def room(self) -> str:
-        return room_of(self.module) if self.module.startswith("hubbub") else self.module
+        return room_of(self.module) if self.module.split(".")[0] == "hubbub" else self.module
 
     @property
     def tree(self) -> ast.Module:

@@ -53,12 +53,29 @@ _SECTIONS = {
 }
 
 
+_ELSEWHERE = {
+    "topic": "`hubbub ls` lists topics, `sub` and `pub` print and send, `hz` and `bw` measure",
+    "node": "`hubbub ps` lists nodes, `hubbub info` tells of a subject",
+    "bag": "`hubbub rec` records, `hubbub play` plays",
+    "record": "`hubbub rec` records",
+    "echo": "`hubbub sub` prints messages",
+    "list": "`hubbub ls` lists topics, `hubbub ps` nodes",
+}  # What the tools of others call it.
+
+
 class Commands(typer.core.TyperGroup):
     """All commands, listed by what they are for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Name the commands in the order in which somebody new needs them."""
         return " ".join(_SECTIONS.values()).split()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; tell who comes from elsewhere what it is called here."""
+        name = args[0] if args else ""
+        if name in _ELSEWHERE and name not in self.commands:
+            ctx.fail(f"there is no {name}: {_ELSEWHERE[name]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each purpose, all of the same width."""

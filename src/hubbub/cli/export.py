@@ -32,7 +32,8 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to; - is standard output (csv, jsonl). [default: STORE.FORMAT]",
+            help="Where to; - is standard output (csv, jsonl). [default: STORE.FORMAT, and"
+            " STORE-TABLE.FORMAT with --table]",
         ),
     ] = None,
     subjects: Subjects = None,
@@ -50,7 +51,8 @@ def export(
     """
     end_on_sigterm()
     store = open_store(path)
-    target = output or Path(f"{path.resolve().name}.{to}")
+    name = path.resolve().name if table == "messages" else f"{path.resolve().name}-{table}"
+    target = output or Path(f"{name}.{to}")
     if target != _STREAM and target.exists() and not force:
         raise ConfigurationError(f"{target} is there already: name another file, or say --force")
     span = parse_times(path, start, end)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hubbub.cli.formats import Write, message_json, message_line
+from hubbub.cli.looking import SILENCE_S
 from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import refuse_if_nobody_reads, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED
@@ -28,26 +29,45 @@ Timeout = Annotated[
 Receive = Callable[[float], Message | None]
 
 
-def make_writer(*, as_json: bool, raw: bool) -> Write:
-    """Choose how a message is written."""
+def _nothing() -> None:
+    pass
+
+
+def _no_schema(message: Message) -> str:
+    return ""
+
+
+def make_writer(
+    *, as_json: bool, raw: bool, schema_of: Callable[[Message], str] = _no_schema
+) -> Write:
+    """Choose how a message is written; `schema_of` names the type that its publisher declares."""
     if as_json and raw:
         raise typer.BadParameter("give one of --json and --raw")
     out = sys.stdout
     if raw:
         return lambda message: out.buffer.write(message.payload)
     if as_json:
-        return lambda message: out.write(message_json(message))
-    if not out.isatty():
-        return lambda message: out.write(message_line(message, _PIPED_COLUMNS))
-    return lambda message: out.write(message_line(message, shutil.get_terminal_size().columns))
+        return lambda message: out.write(message_json(message, schema_of(message)))
+
+    def write(message: Message) -> None:
+        columns = shutil.get_terminal_size().columns if out.isatty() else _PIPED_COLUMNS
+        out.write(message_line(message, columns, schema_of(message)))
+
+    return write
 
 
-def follow(receive: Receive, write: Write, count: int | None, timeout_s: float | None) -> int:
-    """Write messages until the end, and return the exit code."""
+def follow(
+    receive: Receive, write: Write, count: int | None, timeout_s: float | None,
+    on_silence: Callable[[], None] = _nothing,
+) -> int:  # fmt: skip
+    """Write messages until the end, and return the exit code.
+
+    `on_silence` is called once, when nothing has come for a while.
+    """
 
     def work() -> int:
         try:
-            seen = _write_all(receive, write, count, timeout_s)
+            seen = _write_all(receive, write, count, timeout_s, on_silence)
             sys.stdout.flush()
         except KeyboardInterrupt:
             sys.stdout.flush()
@@ -57,13 +77,16 @@ def follow(receive: Receive, write: Write, count: int | None, timeout_s: float |
     return write_until_the_end(work)
 
 
-def _write_all(receive: Receive, write: Write, count: int | None, timeout_s: float | None) -> int:
+def _write_all(
+    receive: Receive, write: Write, count: int | None, timeout_s: float | None,
+    on_silence: Callable[[], None],
+) -> int:  # fmt: skip
     seen = 0
     while count is None or seen < count:
         message = receive(0)
         if message is None:
             sys.stdout.flush()  # Only now: while there is more, whole buffers are written.
-            message = _wait(receive, timeout_s)
+            message = _wait(receive, timeout_s, _nothing if seen else on_silence)
             if message is None:
                 break
         write(message)
@@ -71,12 +94,18 @@ def _write_all(receive: Receive, write: Write, count: int | None, timeout_s: flo
     return seen
 
 
-def _wait(receive: Receive, timeout_s: float | None) -> Message | None:
+def _wait(
+    receive: Receive, timeout_s: float | None, on_silence: Callable[[], None]
+) -> Message | None:
     """Wait for a message, and look now and then whether somebody still reads our output."""
-    end_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    begin_s = time.monotonic()
+    end_s = float("inf") if timeout_s is None else begin_s + timeout_s
     while True:
         left_s = end_s - time.monotonic()
         message = receive(max(0.0, min(left_s, _LOOK_S)))
         if message is not None or left_s <= _LOOK_S:
             return message
+        if time.monotonic() - begin_s >= SILENCE_S:
+            on_silence()
+            on_silence = _nothing
         refuse_if_nobody_reads()

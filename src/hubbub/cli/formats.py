@@ -7,25 +7,42 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from hubbub.cli.terminal import cut, escape, readable, size
 from hubbub.limits import SECOND
 from hubbub.message import Message
+from hubbub.store.payloads import read_value
 
 Write = Callable[[Message], object]
+_TYPED_BYTES_MAX = 65_536  # Larger ones take long to read, and most of it would be cut off.
 
 
-def message_line(message: Message, columns: int) -> str:
+def message_line(message: Message, columns: int, schema: str = "") -> str:
     """Write a message for people: when, what, from whom, how much, and as much as fits."""
+    line = (
+        f"{write_clock(message.received_ns)} {escape(message.subject)}"
+        f" {escape(str(message.source))} {size(len(message.payload))}"
+        f"  {_typed(message, schema) or _untyped(message, columns)}"
+    )
+    return cut(line, columns) + "\n"
+
+
+def _typed(message: Message, schema: str) -> str:
+    """Write what a typed payload holds; empty: that is not known, or too much to look at."""
+    if not schema or len(message.payload) > _TYPED_BYTES_MAX:
+        return ""
+    value = read_value(message.payload, schema)
+    return "" if value is msgspec.UNSET else escape(msgspec.json.encode(value).decode())
+
+
+def _untyped(message: Message, columns: int) -> str:
     # No character of a payload is narrower than a byte of it in the escaped form, but zero-width
     # ones are; four bytes a column are enough of any text, and a large payload costs no more.
     payload = bytes(memoryview(message.payload)[: 4 * columns])
     if len(payload) < len(message.payload):
         payload = _without_torn_end(payload)
-    line = (
-        f"{write_clock(message.received_ns)} {escape(message.subject)}"
-        f" {escape(str(message.source))} {size(len(message.payload))}  {readable(payload)}"
-    )
-    return cut(line, columns) + "\n"
+    return readable(payload)
 
 
 def write_clock(time_ns: int) -> str:
@@ -49,9 +66,9 @@ def _without_torn_end(payload: bytes) -> bytes:
     return payload
 
 
-def message_json(message: Message) -> str:
-    """Write a message as one line of JSON; a payload that is not UTF-8 as base64."""
-    text, encoding = _text_of(message.payload)
+def message_json(message: Message, schema: str = "") -> str:
+    """Write a message as one line of JSON: a typed payload as its value, else text, or base64."""
+    text, encoding = _text_of(message.payload, schema)
     source = message.source
     fields: dict[str, Any] = {
         "subject": message.subject,
@@ -64,6 +81,7 @@ def message_json(message: Message) -> str:
         "link": message.link,
         "replayed_ns": message.replayed_ns,
         "size": len(message.payload),
+        "schema": schema or None,
         "encoding": encoding,
         "payload": text,
     }
@@ -74,7 +92,10 @@ def message_json(message: Message) -> str:
     return json.dumps(fields) + "\n"
 
 
-def _text_of(payload: bytes) -> tuple[str, str]:
+def _text_of(payload: bytes, schema: str) -> tuple[Any, str]:
+    value = read_value(payload, schema) if schema else msgspec.UNSET
+    if value is not msgspec.UNSET:
+        return value, "json"
     try:
         return payload.decode(), "utf-8"
     except UnicodeDecodeError:

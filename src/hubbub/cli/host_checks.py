@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hubbub.cli.diagnosis import Finding
+from hubbub.configuration import unknown_variables
 from hubbub.errors import LinkError
 from hubbub.limits import SWITCH_INTERVAL_MS
 from hubbub.links import meeting
@@ -25,6 +26,7 @@ _CLOCK_SOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/curren
 def examine() -> Iterator[Finding]:
     """Look at everything here."""
     yield check_python()
+    yield check_environment(unknown_variables())
     yield check_local_link()
     yield check_memfd()
     yield check_timer()
@@ -42,6 +44,16 @@ def check_python() -> Finding:
     return Finding(
         "python", "warn", what, "Linux is what Hubbub is made for; elsewhere it is slower"
     )
+
+
+def check_environment(unknown: list[str]) -> Finding:
+    """Name variables that look like ours, and that nobody reads."""
+    if not unknown:
+        return Finding("environment", "ok", "every HUBBUB_* variable is one that is read")
+    return Finding(
+        "environment", "warn", f"nobody reads {', '.join(unknown)}",
+        "mend the name: `hubbub config show` lists those that there are",
+    )  # fmt: skip
 
 
 def check_local_link() -> Finding:

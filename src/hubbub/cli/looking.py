@@ -1,7 +1,7 @@
 """What commands have in common that look around, show what they see, and end."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,6 +13,7 @@ from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.cli.terminal import plural
 
 _REFRESH_S = 1.0
+SILENCE_S = 1.0  # Then a command that waits for messages says that none comes.
 WAIT_S = 0.3  # Several times what a node that is there takes to answer.
 
 Wait = Annotated[
@@ -60,6 +61,22 @@ def _show(wait_s: float, show: Show, is_watching: bool) -> int:
             refuse_if_nobody_reads()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def describe_silence(node: hubbub.Node, patterns: Sequence[str], what: str = "nothing yet") -> str:
+    """Say what nothing came on, who is there, and what a pattern may have been meant for."""
+    peers = [peer for one in node.statistics().channels for peer in one.peers]
+    there = sum(peer.is_present for peer in peers)
+    nodes = f"{plural(there, 'other node')} on the bus" if there else "nobody else on the bus"
+    odd = next((one for one in patterns if _is_odd(one)), None)
+    hint = f"; {odd}: * alone stands for one level, a last ... for the rest" if odd else ""
+    return f"{what} on {', '.join(patterns)} ({nodes}){hint}"
+
+
+def _is_odd(pattern: str) -> bool:
+    """Tell whether a level of a pattern is a wildcard elsewhere, and here an ordinary name."""
+    levels = pattern.split("/")
+    return any(one in ("#", "+", ">") or ("*" in one and one != "*") for one in levels)
 
 
 def describe_place(node: hubbub.Node) -> str:

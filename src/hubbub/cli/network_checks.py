@@ -14,6 +14,8 @@ from hubbub.channel import DEFAULT_GROUP, DEFAULT_PORT
 from hubbub.cli.diagnosis import Finding
 from hubbub.cli.session import set_up_log
 from hubbub.cli.terminal import size
+from hubbub.configuration import find_configured
+from hubbub.links.dialling import parse_address
 from hubbub.links.interfaces import Interface, choose, interfaces
 from hubbub.links.multicast import SOCKET_BUFFER_BYTES
 from hubbub.links.opening import frame_bytes
@@ -28,6 +30,9 @@ _SEGMENT_BYTES: Final = 600
 def examine(wanted: str, log: str | None) -> Iterator[Finding]:
     """Look at everything here, on one interface."""
     yield check_interfaces(interfaces())
+    configured = find_configured().get("peers")
+    if configured is not None:
+        yield check_peers(configured.value)
     for interface in choose(wanted):
         yield check_state(interface)
         yield check_mtu(interface)
@@ -53,7 +58,24 @@ def check_interfaces(known: list[Interface]) -> Finding:
             "interfaces", "warn", f"{listed}: no LAN, only this host will be heard",
             "connect a network, or bring its interface up: sudo ip link set dev NAME up",
         )  # fmt: skip
-    return Finding("interfaces", "ok", f"{listed}; a node takes {choose(None)[0].name}")
+    wanted = find_configured().get("interface")
+    taken = ", ".join(one.name for one in choose(None if wanted is None else wanted.value))
+    told = "" if wanted is None else f", as {wanted.origin} says"
+    return Finding("interfaces", "ok", f"{listed}; a node takes {taken}{told}")
+
+
+def check_peers(peers: list[str]) -> Finding:
+    """Look up the names of those whom a node would call."""
+    for peer in peers:
+        place = parse_address(peer, "peers")
+        try:
+            socket.getaddrinfo(place.host, None)
+        except (OSError, UnicodeError):
+            return Finding(
+                "peers", "bad", f"{place.host} has no address",
+                "mend the name in HUBBUB_PEERS or the file, or /etc/hosts",
+            )  # fmt: skip
+    return Finding("peers", "ok", f"{', '.join(peers)}: each has an address")
 
 
 def check_state(interface: Interface) -> Finding:

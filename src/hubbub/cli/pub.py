@@ -15,7 +15,7 @@ from hubbub.cli.options import Bus, Json, WaitSubs, on_the_bus
 from hubbub.cli.pace import Pace
 from hubbub.cli.progress import Progress
 from hubbub.cli.publishing import MEETING_S, as_typed, is_confirmed, stdin_lines
-from hubbub.cli.quantities import at_least
+from hubbub.cli.quantities import at_least, parse_size
 from hubbub.cli.session import EXIT_INTERRUPTED, open_node, tell_of
 from hubbub.cli.terminal import note, plural, print_json, size
 from hubbub.limits import MESSAGE_BYTES_MAX
@@ -55,6 +55,14 @@ class Tally:
         return self.messages / self.seconds if self.seconds else 0.0
 
 
+def _message_bytes(text: object) -> int:
+    """Read the size of a message."""
+    size_bytes = parse_size(str(text))
+    if size_bytes > MESSAGE_BYTES_MAX:
+        raise typer.BadParameter(f"{text} is more than a message can have, {MESSAGE_BYTES_MAX} B")
+    return size_bytes
+
+
 @on_the_bus
 def pub(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as /plant/line1/temp.")],
@@ -82,10 +90,9 @@ def pub(
         int | None,
         typer.Option(
             "--size",
-            min=0,
-            max=MESSAGE_BYTES_MAX,
-            metavar="BYTES",
-            help="Made-up messages of this size.",
+            parser=_message_bytes,
+            metavar="SIZE",
+            help="Made-up messages of this size, such as 500 or 64KiB.",
         ),
     ] = None,
     wait_subs: WaitSubs = 0,
@@ -124,7 +131,7 @@ def _check_what(body: str | None, size_bytes: int | None, lines: bool) -> None:
     """Refuse more than one thing to publish, and none at all."""
     if (body is not None) + lines + (size_bytes is not None) > 1:
         raise typer.BadParameter("give one of BODY, --stdin and --size")
-    if body is None and size_bytes is None and sys.stdin.isatty():
+    if body is None and size_bytes is None and not lines and sys.stdin.isatty():
         raise typer.BadParameter("nothing to publish: give BODY, --size, --stdin, or pipe it in")
 
 

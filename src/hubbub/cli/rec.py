@@ -170,7 +170,7 @@ def _line(recorder: hubbub.Recorder, rate: _Rate) -> str:
         f"{plural(statistics.recorded, 'message')}",
         size(statistics.payload_bytes),
         f"{rate.of(statistics.recorded):,.0f}/s",
-        f"acknowledged {statistics.acknowledged:,}",
+        f"{statistics.acknowledged:,} acknowledged in the store",
         f"lost {statistics.lost:,}",
     ]
     if statistics.refused:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import hubbub
-from hubbub.cli.looking import Wait, Watch, look
+from hubbub.cli.looking import Wait, Watch, describe_place, look
 from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.screen import UNKNOWN, Column, Screen, table
 from hubbub.cli.session import open_node
@@ -39,10 +39,10 @@ def schedule(
     Exits with 1 when there are none.
     """
     node = open_node(bus)
-    look(node, wait, lambda node: partial(_show, node.schedule(), as_json), is_watching=watch)
+    look(node, wait, lambda node: partial(_show, node, node.schedule(), as_json), is_watching=watch)
 
 
-def _show(seen: hubbub.Schedule, as_json: bool, screen: Screen) -> bool:
+def _show(node: hubbub.Node, seen: hubbub.Schedule, as_json: bool, screen: Screen) -> bool:
     """Show who makes and wants samples now; False: nobody does either."""
     producers, unserved = seen.producers(), seen.unserved()
     if as_json:
@@ -53,7 +53,7 @@ def _show(seen: hubbub.Schedule, as_json: bool, screen: Screen) -> bool:
     elif producers or unserved:
         screen.show(table(_COLUMNS, _rows(producers, unserved), screen.width))
     else:
-        screen.note("nobody makes or wants samples")
+        screen.note(f"nobody makes or wants samples {describe_place(node)}")
     return bool(producers or unserved)
 
 

@@ -8,7 +8,7 @@ import typer
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
-from hubbub.cli.looking import Wait, Watch, look
+from hubbub.cli.looking import Wait, Watch, describe_place, look
 from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.publishing import as_typed, stdin_lines
 from hubbub.cli.quantities import at_least
@@ -72,7 +72,8 @@ def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
         screen.show(table(_COLUMNS, rows, screen.width))
     else:
         count = len(node.services.ring())
-        screen.note(f"nobody subscribes to a service; {count} nodes share services")
+        shared = f"{plural(count, 'node')} share{'s' if count == 1 else ''} services"
+        screen.note(f"nobody subscribes to a service {describe_place(node)}; {shared}")
     return bool(found)
 
 
@@ -112,7 +113,7 @@ def _show_ring(node: hubbub.Node, names: list[str], as_json: bool, screen: Scree
         ]  # fmt: skip
         screen.show(table(_RING_COLUMNS, rows, screen.width))
     else:
-        screen.note("nobody shares services here")
+        screen.note(f"nobody shares services {describe_place(node)}")
     return bool(members)
 
 

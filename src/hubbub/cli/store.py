@@ -314,6 +314,8 @@ def prune(
         print_json(_pruning_fields(pruning, is_done=is_sure))
     else:
         _report_pruning(path, pruning, is_done=is_sure)
+        if before_ns is None and bytes_max is None:
+            note("--keep, --before and --max-size say which data is to go: none was named")
 
 
 def _pruning_fields(pruning: "Pruning", *, is_done: bool) -> dict[str, Any]:

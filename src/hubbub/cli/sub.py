@@ -1,6 +1,7 @@
 """`hubbub sub`: print what is published, for people, for programs, or as it is."""
 
 import sys
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -8,10 +9,12 @@ from msgspec import structs
 
 import hubbub
 from hubbub.cli.following import Count, JsonLines, Raw, Timeout, follow, make_writer
+from hubbub.cli.looking import describe_silence
 from hubbub.cli.options import Bus, on_the_bus
 from hubbub.cli.session import EXIT_LOST, QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import note, plural, print_json
 
+_SCHEMAS_MAX = 10_000
 _LOSSES = (hubbub.GapAbandoned, hubbub.SlowConsumer)
 
 
@@ -44,17 +47,45 @@ def sub(
     Exits with 3 when a message was lost (stderr says which), with 1 when --timeout ended it before
     anything came, or before -n messages came.
     """
-    write = make_writer(as_json=as_json, raw=raw)
     with open_node(bus) as node:
+        write = make_writer(as_json=as_json, raw=raw, schema_of=_Schemas(node).of)
         node.on_event(lambda event: _tell(event, events, as_json))
         subscription = node.subscribe(patterns, queue=queue, copy=True, history=history)
-        code = follow(subscription.receive, write, count, timeout)
+        silence = partial(_tell_silence, node, patterns)
+        code = follow(subscription.receive, write, count, timeout, silence)
         lost = subscription.dropped + sum(one.messages_lost for one in node.statistics().channels)
         gaps = sum(one.gaps for one in node.statistics().channels)
     if lost or gaps:
         note(f"{plural(lost, 'message')} lost")
         code = EXIT_LOST
     raise typer.Exit(code)
+
+
+def _tell_silence(node: hubbub.Node, patterns: list[str]) -> None:
+    note(describe_silence(node, patterns))
+
+
+class _Schemas:
+    """The types that publishers declare, looked up once for each of them and each subject."""
+
+    def __init__(self, node: hubbub.Node) -> None:
+        self._node = node
+        self._known: dict[tuple[bytes, str], str] = {}
+
+    def of(self, message: hubbub.Message) -> str:
+        """Name the type of a message; empty: none, or its publisher is beyond a gateway."""
+        key = message.source.id, message.subject
+        schema = self._known.get(key)
+        if schema is None:
+            if len(self._known) >= _SCHEMAS_MAX:
+                self._known.clear()
+            declared = {
+                (peer.node.id, one.subject): one.schema
+                for peer in self._node.peers()
+                for one in peer.publications
+            }
+            schema = self._known[key] = declared.get(key, "")
+        return schema
 
 
 def _tell(event: hubbub.Event, is_everything_wanted: bool, as_json: bool) -> None:

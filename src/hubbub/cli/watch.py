@@ -14,6 +14,7 @@ import typer
 
 import hubbub
 from hubbub.cli.ctrl_c import CtrlC
+from hubbub.cli.looking import SILENCE_S, describe_silence
 from hubbub.cli.options import Bus, Json, on_the_bus
 from hubbub.cli.quantities import at_least
 from hubbub.cli.rates import T, Topics
@@ -25,7 +26,6 @@ from hubbub.cli.views import BW, DELAY, HZ, View
 _BATCH_MESSAGES = 10_000  # Counted at once; payloads in shared memory are held so long.
 # How often a command that waits looks whether there is something to say, and somebody to read it.
 _LOOK_S = 0.5
-_SILENCE_S = 1.0  # Nothing for so long is worth a word.
 _WIDE_COLUMNS = 110  # A terminal of so many has room for subject and publisher.
 
 Patterns = Annotated[
@@ -174,17 +174,14 @@ class Watch(Generic[T]):
 
     def _look_around(self) -> None:
         """Say once that nothing comes; end if nobody would read what came."""
-        is_long = time.monotonic() - self._start_s >= _SILENCE_S
+        is_long = time.monotonic() - self._start_s >= SILENCE_S
         if not self._topics and is_long and not self._is_silence_told:
             self._tell_silence("nothing yet")
         refuse_if_nobody_reads()
 
     def _tell_silence(self, what: str) -> None:
         self._is_silence_told = True
-        peers = [peer for one in self._node.statistics().channels for peer in one.peers]
-        there = sum(peer.is_present for peer in peers)
-        nodes = f"{plural(there, 'other node')} on the bus" if there else "nobody else on the bus"
-        self._screen.note(f"{what} on {', '.join(self._order.patterns)} ({nodes})")
+        self._screen.note(describe_silence(self._node, self._order.patterns, what))
 
     def _report_the_rest(self) -> None:
         """Report at the end, with rates over the interval before as well: the last one is short."""

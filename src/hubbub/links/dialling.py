@@ -8,6 +8,7 @@ are looked up in a thread, because the resolver may take seconds and the I/O thr
 import contextlib
 import errno
 import ipaddress
+import logging
 import select
 import socket
 import threading
@@ -21,6 +22,7 @@ from hubbub.links.interfaces import plain_address
 
 _LOOKING_UP: Final = 20 * MS  # So often is looked whether a name was found.
 _HOST_BYTES_MAX: Final = 255
+_log = logging.getLogger("hubbub.connection")
 
 
 class HostAndPort(NamedTuple):
@@ -59,8 +61,8 @@ class Target:
     """One address that is called."""
 
     __slots__ = (
-        "_addresses", "_calls", "began_ns", "due_ns", "has_no_address", "host", "interval_ns",
-        "is_busy", "is_looking_up", "key", "port",
+        "_addresses", "_calls", "_has_told", "began_ns", "due_ns", "has_no_address", "host",
+        "interval_ns", "is_busy", "is_looking_up", "key", "port",
     )  # fmt: skip
 
     def __init__(self, host: str, port: int) -> None:
@@ -75,6 +77,7 @@ class Target:
         self.interval_ns = DIAL_INTERVAL
         self._addresses: list[Any] = []
         self._calls = 0
+        self._has_told = False
 
     def next_address(self) -> Any:
         """Return a family and an address to call, one after the other; None: not known yet."""
@@ -97,6 +100,9 @@ class Target:
         with contextlib.suppress(OSError, UnicodeError):
             self._look_up(0)
         self.has_no_address = not self._addresses
+        if self.has_no_address and not self._has_told:
+            self._has_told = True
+            _log.warning("peers: %s has no address; it is looked up again and again", self.host)
         self.is_looking_up = False
 
     def _look_up(self, flags: int) -> None:

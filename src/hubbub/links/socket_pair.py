@@ -13,6 +13,7 @@ are dropped after reading them.
 """
 
 import contextlib
+import errno
 import ipaddress
 import socket
 import struct
@@ -293,6 +294,8 @@ def _refusal(endpoint: Endpoint, interface: Interface, error: OSError) -> LinkEr
             f" `ip -6 route add local ff00::/8 dev {interface.name} table local`;"
             " IPv4 needs nothing"
         )
+    if error.errno == errno.EADDRINUSE:
+        hint = "; another program holds it (`ss -ulpn` names it): take another port"
     return LinkError(
         f"cannot use group {endpoint.group} port {endpoint.port} on {interface}:"
         f" {error.strerror}{hint}"

@@ -411,7 +411,8 @@ class Pipeline:
 
     def _say(self, doing: str) -> None:
         seconds = time.monotonic() - self._start_s
-        self._report(Progress(self._counts.read, self._total, seconds, doing))
+        shown = "tables" if doing.startswith(".") else doing  # Those are kept for the next step.
+        self._report(Progress(self._counts.read, self._total, seconds, shown))
 
 
 def _recorder_of(store: Path) -> str | None:

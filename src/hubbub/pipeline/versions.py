@@ -104,8 +104,12 @@ class Versions:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only run that writes here; tidy up after one that was killed."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / ".lock").open("w") as lock:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            opened = (self.root / ".lock").open("w")
+        except OSError as error:
+            raise ConfigurationError(f"{self.root} cannot be written: {error}") from None
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

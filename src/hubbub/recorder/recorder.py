@@ -281,6 +281,7 @@ class Recorder(Closing):
         self._tap.close()
         for tap in self._served:
             tap.close()
+        self._scribe.flush(_OWN_S)  # The last look counts all, unless the disk stands still.
         self._watch.finish()
         self._observer.close()
         self._tell("RecorderStopped")

@@ -25,8 +25,9 @@ def read_identity(store: Path) -> Identity:
     path = store / _FILE
     try:
         identity = msgspec.json.decode(path.read_bytes(), type=Identity)
-    except FileNotFoundError:
-        why = f"it has no {_FILE}" if store.exists() else "there is no such folder"
+    except (FileNotFoundError, NotADirectoryError):
+        why = "it is a file" if store.is_file() else f"it has no {_FILE}"
+        why = why if store.exists() else "there is no such folder"
         raise StoreError(f"{store} is no store: {why}; `hubbub rec` makes one") from None
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error

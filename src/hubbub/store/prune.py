@@ -90,7 +90,7 @@ def _candidates(store: Path, gone: set[Path]) -> list[Candidate]:
             if needed is not None and file.last >= needed:
                 held = NEEDED
             elif file.last == newest:
-                held = "it is the newest"
+                held = "each table keeps its newest"
             size = size_of(file.path) + replaced.get(file.path, 0)
             found.append(Candidate(file, size, held))
     return sorted(found, key=lambda one: (one.file.hour, one.file.first))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import hubbub_command
 from hubbub.cli import app as app_module
 from hubbub.cli.cheat import SHEET
 from hubbub.cli.ps import _COLUMNS as PS_COLUMNS
@@ -97,6 +98,27 @@ def test_unknown_command_and_bad_values_are_one_line(
     for arguments in (["frobnicate"], ["pub", "/a", "-n", "0"], ["bench", "nonsense"]):
         assert run(monkeypatch, *arguments) == 2
         one_line(capsys)
+
+
+def test_who_comes_from_elsewhere_is_told_what_it_is_called_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, ours in (("topic", "hubbub ls"), ("bag", "hubbub rec"), ("echo", "hubbub sub")):
+        assert run(monkeypatch, name, "list") == 2
+        assert ours in one_line(capsys)
+
+
+def test_ctrl_c_while_the_package_is_imported_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "hubbub.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "hubbub.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as exited:
+        hubbub_command.main()
+    assert exited.value.code == 130
 
 
 @pytest.mark.parametrize("path", [(), ("store",), ("pipeline",), ("service",), ("config",)])

@@ -7,6 +7,7 @@ import pytest
 from hubbub.cli import network_checks
 from hubbub.cli.host_checks import (
     check_clock_source,
+    check_environment,
     check_local_link,
     check_memfd,
     check_switch_interval,
@@ -18,6 +19,7 @@ from hubbub.cli.network_checks import (
     check_buffer,
     check_interfaces,
     check_mtu,
+    check_peers,
     check_state,
     check_tcp,
 )
@@ -121,3 +123,22 @@ def test_directory_where_nodes_of_this_host_meet_is_looked_at(
     (tmp_path / "run").chmod(0o777)
     found = check_local_link()
     assert found.state == "warn" and "0700" in found.what and "HUBBUB_RUNTIME_DIR" in found.remedy
+
+
+def test_variable_that_nobody_reads_is_a_warning() -> None:
+    assert check_environment([]).state == "ok"
+    found = check_environment(["HUBBUB_DOMIAN"])
+    assert found.state == "warn" and "HUBBUB_DOMIAN" in found.what
+
+
+def test_peer_without_an_address_is_bad() -> None:
+    assert check_peers(["127.0.0.1:7266", "localhost"]).state == "ok"
+    found = check_peers(["nowhere.invalid:7266"])
+    assert found.state == "bad" and "nowhere.invalid" in found.what
+
+
+def test_interface_that_is_configured_is_the_one_that_a_node_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HUBBUB_INTERFACE", "127.0.0.1")
+    assert "a node takes lo, as HUBBUB_INTERFACE says" in check_interfaces([LOOPBACK, LAN]).what

@@ -1,6 +1,7 @@
 import base64
 import json
 
+import msgspec
 import pytest
 
 from hubbub.cli.formats import message_json, message_line
@@ -49,6 +50,7 @@ def test_json_has_text_as_text() -> None:
         "link": "multicast",
         "replayed_ns": None,
         "size": 6,
+        "schema": None,
         "encoding": "utf-8",
         "payload": "21 °C",
     }
@@ -63,3 +65,20 @@ def test_json_has_other_bytes_as_base64() -> None:
 def test_json_is_one_line_without_control_characters() -> None:
     line = message_json(make_message("\x1b[2J\n\x9b2J\u2028".encode(), "/x\x9b"))
     assert line.endswith("\n") and line[:-1].isascii() and line[:-1].isprintable()
+
+
+def test_typed_payload_is_written_as_what_it_holds() -> None:
+    payload = msgspec.msgpack.encode({"celsius": 21.5, "where": "n\x1b"})
+    line = message_line(make_message(payload), 200, "Temperature")
+    assert line.endswith('  {"celsius":21.5,"where":"n\\u001b"}\n')
+    fields = json.loads(message_json(make_message(payload), "Temperature"))
+    assert (fields["schema"], fields["encoding"]) == ("Temperature", "json")
+    assert fields["payload"] == {"celsius": 21.5, "where": "n\x1b"}
+
+
+def test_payload_that_is_not_what_its_type_says_is_bytes() -> None:
+    for payload in (b"\xc1", b"\xff" * 100_000):
+        assert "ff" in message_line(make_message(payload), 200, "Temperature") or "c1" in (
+            message_line(make_message(payload), 200, "Temperature")
+        )
+    assert json.loads(message_json(make_message(b"\xc1"), "T"))["encoding"] == "base64"

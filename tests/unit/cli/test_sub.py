@@ -3,6 +3,7 @@ import json
 import pytest
 
 from hubbub import GapAbandoned, PeerLeft, SlowConsumer, Source
+from hubbub.cli.looking import _is_odd
 from hubbub.cli.sub import _tell
 
 SOURCE = Source("lidar", bytes(12), 1)
@@ -41,3 +42,11 @@ def test_events_are_told_to_programs_with_all_fields(capsys: pytest.CaptureFixtu
         "ranges": [["/a", "lidar#000000", 1, 2]],
         "peer": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_odd"),
+    [("/a/*/...", False), ("/a/b", False), ("/a/**", True), ("/a/b*", True), ("/a/#", True)],
+)
+def test_pattern_that_is_a_wildcard_elsewhere_is_known(pattern: str, is_odd: bool) -> None:
+    assert _is_odd(pattern) == is_odd

@@ -155,3 +155,13 @@ def test_reading_what_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / ".current").symlink_to(".versions/000000000001")
     with pytest.raises(ConfigurationError, match="is damaged"):
         Versions(tmp_path).state()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_folder_of_tables_that_cannot_be_made_is_one_line(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ConfigurationError, match="cannot be written"),
+        Versions(tmp_path / place).locked(),
+    ):
+        pass

@@ -148,7 +148,7 @@ def test_pruning_shows_first_and_does_it_then(hours: Path) -> None:
 def test_newest_file_is_never_pruned(hours: Path) -> None:
     pruning = prune(hours, NOW, before_ns=NOW, is_dry=False)
     assert offsets(hours) == [27, 28, 29]
-    assert [one.held_by for one in pruning.held] == ["it is the newest"]
+    assert [one.held_by for one in pruning.held] == ["each table keeps its newest"]
 
 
 def test_what_a_reader_needs_is_not_pruned(hours: Path) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from textual.app import App
 from textual.binding import Binding, BindingType
 
+from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.cli.top.gather import Look
 from hubbub.cli.top.tables_screen import TablesScreen
 from hubbub.cli.top.topic_screen import TopicScreen
@@ -24,6 +25,7 @@ class Top(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "pause", "Pause"),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
     ]
 
     def __init__(self, look: Callable[[], Look], place: str) -> None:
@@ -54,6 +56,10 @@ class Top(App[None]):
         self._tables.show(seen)
         if isinstance(self.screen, TopicScreen) and self.screen.is_mounted:
             self.screen.show(seen)
+
+    def action_interrupt(self) -> None:
+        """End as every command does on Ctrl-C."""
+        self.exit(return_code=EXIT_INTERRUPTED)
 
     def action_pause(self) -> None:
         """Look no more, or look again."""

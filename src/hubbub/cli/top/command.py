@@ -2,6 +2,8 @@
 
 import sys
 
+import typer
+
 import hubbub
 from hubbub.cli.directory import EVERYTHING
 from hubbub.cli.looking import Pattern
@@ -40,4 +42,6 @@ def top(
     with open_node(bus, services=_GUEST) as node:
         place = f"{node.domain} on {', '.join(channel.name for channel in node.channels)}"
         with Gatherer(node, pattern) as gatherer:
-            Top(gatherer.look, place).run()
+            shown = Top(gatherer.look, place)
+            shown.run()
+    raise typer.Exit(shown.return_code or 0)

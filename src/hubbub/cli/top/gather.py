@@ -46,6 +46,7 @@ class Look(NamedTuple):
     services: tuple[FoundService, ...]
     events: tuple[Told, ...]
     dropped: int  # Messages that came too fast to be counted here.
+    pattern: str  # What was asked for.
 
 
 class Gatherer(Closing):
@@ -53,6 +54,7 @@ class Gatherer(Closing):
 
     def __init__(self, node: hubbub.Node, pattern: str) -> None:
         self._node = node
+        self._pattern = pattern
         self._traffic = Traffic()
         self._lock = Lock()
         self._events: deque[Told] = deque(maxlen=EVENTS_KEPT)
@@ -79,7 +81,7 @@ class Gatherer(Closing):
         return Look(
             seconds, self._own, before, self._node.peers(), topics, self._schedule.producers(),
             self._schedule.unserved(), services, tuple(self._events),
-            self._subscription.dropped + self._samples.statistics().dropped,
+            self._subscription.dropped + self._samples.statistics().dropped, self._pattern,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -47,7 +47,8 @@ def topics(look: Look) -> Sheet:
     for producer in look.producers:
         declared.setdefault(producer.subject, Topic(producer.subject))
     own = [one for one in flowing.keys() | declared.keys() if one.startswith(_OWN)]
-    subjects = sorted((declared.keys() | flowing.keys()).difference(own))
+    others = (declared.keys() | flowing.keys()).difference(own)
+    subjects = sorted(one for one in others if hubbub.matches(look.pattern, one))
     ends = _sampled_ends(look)
     rows = tuple(
         _topic_row(

@@ -20,15 +20,23 @@ _STYLES: Final = {BAD: "bold red", GOOD: "green", FAINT: "dim", COURSE: "dodger_
 _NAMES: Final = [make.__name__ for make in SHEETS]
 _TOAST_S: Final = 10
 _OPENED: Final = ("topics", "schedule")  # Their rows are about a subject.
+_KEYS: Final = (
+    "1 to 6, ←→   choose a table\n"
+    "↑↓, ⏎        choose a row, open a topic; Escape goes back\n"
+    "/            show only what has these words in it; Escape shows all\n"
+    "s, r         sort by the next column, the other way round\n"
+    "Space        hold still, and go on\n"
+    "q            quit"
+)
 
 
 class Table(DataTable[Text]):
-    """A table whose keys to the left and right choose another one."""
+    """A table whose keys to the left and right choose another one, as those of the screen do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select_cursor", "Open", key_display="⏎"),
+        Binding("enter", "screen.open", "Open", key_display="⏎"),
         Binding("left", "screen.turn(-1)", show=False),
-        Binding("right", "screen.turn(1)", "Next", key_display="←→"),
+        Binding("right", "screen.turn(1)", show=False),
     ]
 
 
@@ -37,9 +45,12 @@ class TablesScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(at + 1), f"choose({at})", show=False) for at in range(len(SHEETS))),
+        Binding("left", "turn(-1)", show=False),
+        Binding("right", "turn(1)", "Next", key_display="←→"),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("s", "sort", "Sort"),
         Binding("r", "reverse", "Reverse"),
+        Binding("question_mark", "help", "Help", key_display="?"),
         Binding("escape", "clear", show=False),
     ]
 
@@ -115,6 +126,8 @@ class TablesScreen(Screen[None]):
             table.add_row(*shown, key=row.key)
         places = {row.key: place for place, row in enumerate(rows)}
         table.display = bool(rows)
+        if rows and self.focused is None:  # It was empty, and what is not shown has no focus.
+            table.focus()
         if chosen in places:
             table.move_cursor(row=places[chosen], animate=False, scroll=False)
             table.scroll_to(y=scrolled, animate=False, force=True)
@@ -131,6 +144,7 @@ class TablesScreen(Screen[None]):
         """Show another table."""
         self._sheet = _NAMES.index(str(event.tab.id))
         self._show_sheet()
+        self.refresh_bindings()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the topic that a row is about; of an event, show all of its words."""
@@ -162,6 +176,18 @@ class TablesScreen(Screen[None]):
     def action_choose(self, place: int) -> None:
         """Show a table by its number."""
         self.query_one(Tabs).active = _NAMES[place]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to open a row only where there is something behind it."""
+        return action != "open" or _NAMES[self._sheet] in (*_OPENED, "events")
+
+    def action_open(self) -> None:
+        """Open what the row at the cursor is about."""
+        self.query_one(Table).action_select_cursor()
+
+    def action_help(self) -> None:
+        """Say what the keys do."""
+        self.app.notify(_KEYS, title="Keys", timeout=_TOAST_S, markup=False)
 
     def action_turn(self, step: int) -> None:
         """Show the table to the left or right."""
