@@ -17,7 +17,7 @@ from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import Event, SubscriberMatched
 from hubbub.limits import CAP_HZ, FLOOR_US, QUEUE_MESSAGES
-from hubbub.links.choice import insist_on
+from hubbub.links.choice import insist_on, refuse_unrepaired
 from hubbub.mail import Mail
 from hubbub.node_host import NodeHost
 from hubbub.node_options import NodeOptions
@@ -126,6 +126,15 @@ class Node(Closing):
             return connection
         raise ConfigurationError(f"node {self.name} is on no channel: connect() it to one first")
 
+    def _links_for(self, links: Iterable[str] | None, *, is_reliable: bool) -> tuple[str, ...]:
+        """Return what a publisher keeps to: links of its own, else those of the node."""
+        if links is None and not is_reliable:
+            return self._options.best_effort_links
+        chosen = insist_on(links, self.links)
+        if is_reliable:
+            refuse_unrepaired(chosen)
+        return chosen
+
     def _named(self, channel: Connection | Channel | str) -> Connection:
         name = channel if isinstance(channel, str) else getattr(channel, "name", repr(channel))
         connection = self._connections.get(name)
@@ -172,7 +181,7 @@ class Node(Closing):
         publisher = Publisher(
             self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
             acknowledge_ms=acknowledge_ms, on_slow=on_slow, replayed_ns=replayed_ns,
-            links=insist_on(links, self.links),
+            links=self._links_for(links, is_reliable=reliable),
         )  # fmt: skip
         self._publishers[publisher] = True
         if self._subjects is not None:

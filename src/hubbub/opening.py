@@ -22,7 +22,7 @@ from hubbub.limits import (
     SPIN_US_MAX,
     SWITCH_INTERVAL_MS,
 )
-from hubbub.links.choice import choose_links, take_ways
+from hubbub.links.choice import best_effort_links, choose_links, take_ways
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.tcp_options import TcpOptions
@@ -95,6 +95,7 @@ def open(
         make_settings(options),
         NodeOptions(
             interface=interface, loopback=loopback, links=choose_links(ways, faults),
+            best_effort_links=best_effort_links(ways),
             peers=ways.peers, listen=ways.listen or ListenAt(), tcp=tcp or TcpOptions(),
             registration=registration, faults=faults, link_options={**sizes, "gso": offload},
             delivery_threads_max=delivery_threads_max, switch_interval_ms=switch_interval_ms,

@@ -16,6 +16,9 @@ class LinkStatistics:
     bytes_out: int
     frames_in: int
     bytes_in: int
+    straight_out: int
+    """Of these frames, those to one node alone: answers, repairs for one, and datagrams."""
+    straight_in: int
     is_segmenting: bool
     """Bursts leave by one call (UDP_SEGMENT)."""
     is_coalescing: bool
