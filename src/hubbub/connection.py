@@ -74,7 +74,6 @@ class Connection(Closing):
         )  # fmt: skip
         self.name = link.channel
         core.endpoint.links = node.links
-        core.endpoint.best_effort_links = node._options.best_effort_links
         if "datagram" in node.links and "tcp" in node.links and not isinstance(link, HostLink):
             core.endpoint.datagram_port = link.address[1]
         dispatcher = Dispatcher(self._match, self._emit)

@@ -271,6 +271,7 @@ class Node(Closing):
         scope: int = 0,
         inside: bool = False,
         copies: int = 1,
+        links: Iterable[str] | None = None,
         inline: bool = False,
         type: Any = None,
         port: int | None = None,
@@ -286,10 +287,12 @@ class Node(Closing):
         for more is granted that. `stagger` spreads producers over half a tick. `read` runs on the
         delivery threads, `inline=True` on the I/O thread; None: there is no sample this time.
         `inside=True`: for consumers of this node alone, and nothing of it is sent. `copies=2` sends
-        each sample twice, apart: for what must not wait for the next tick if a frame is lost.
+        each sample twice, apart: for what must not wait for the next tick if a frame is lost. With
+        `links` samples go to other nodes over these alone, the first that leads there.
         """
         self._refuse_closed()
-        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside, copies)
+        ways = self._links_for(links, is_reliable=False)
+        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside, copies, ways)
         connection = self._connection_of(channel, find_data_type(what)[1])
         producer = Producer(
             self, connection, what, read, options=options, inline=inline, type=type, port=port

@@ -135,6 +135,7 @@ class Core:
         )  # fmt: skip
         self.timed = Gateway(self.endpoint, self.peers, body_bytes_max)
         self.timed.time.use(settings.clock)
+        self.timed.office.link_to = self.outgoing.grants.link_to
         self.lanes = Lanes(self.endpoint, self.peers, self.timed.relay, self._receive_frame)
         self.membership.on_forget = self.timed.forget
         self.on_beacon: Callable[[int, Peer, bytes], None] | None = None  # Set by gateways.

@@ -66,7 +66,6 @@ class Endpoint:
         self.link = MULTICAST  # By which the frame under way came,
         self.came_from: Address = ()  # and from where.
         self.links: Links = (INPROC, LOCAL, MULTICAST, TCP)  # That this node has.
-        self.best_effort_links: Links = ()  # What samples keep to; none: any will do.
         self.datagram_port = 0  # Where it takes datagrams, for those whom no group tells; 0: none.
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
         # Makes payloads of the references of a peer; the shell knows how.

@@ -71,9 +71,17 @@ def test_nodes_of_a_process_hand_over_what_nobody_forbids() -> None:
 
 
 def test_each_list_has_streams_of_its_own() -> None:
-    assert len(LINKS_OF) == 2 * 15 and not LINKS_OF.keys() & set(STREAMS)
+    assert len(LINKS_OF) == 15 + 64 and not LINKS_OF.keys() & set(STREAMS)
     for stream, links in LINKS_OF.items():
         assert stream == stream_by(class_of(stream), links)
         assert (stream in ALL_RELIABLES) == (class_of(stream) == RELIABLE)
     assert stream_by(RELIABLE, ("tcp", "multicast")) == 4096 + 28
     assert stream_by(BEST_EFFORT, ("local",)) == 8192 + 2
+
+
+def test_datagrams_are_of_best_effort_alone() -> None:
+    links = ("inproc", "datagram", "tcp")
+    assert framed(links, BEST_EFFORT) == ("datagram", "tcp") and framed(links, RELIABLE) == ("tcp",)
+    assert BY_DATAGRAM == {stream for stream, one in LINKS_OF.items() if "datagram" in one}
+    assert len(BY_DATAGRAM) == 64 - 15 and not BY_DATAGRAM & ALL_RELIABLES
+    assert stream_by(BEST_EFFORT, ("datagram", "tcp")) == 8192 + 5 + 8 * 4
