@@ -38,7 +38,10 @@ def links(
         ({"faults": Faults(loss=0.1)}, ("multicast", "datagram")),
         ({"faults": Faults(loss=0.1), "peers": "h"}, ("tcp", "multicast", "datagram")),
         ({"links": ["tcp", "datagram"], "multicast": False}, ("tcp", "datagram")),
-        ({"links": ["datagram", "multicast"], "faults": Faults(loss=0.1)}, ("datagram", "multicast")),
+        (
+            {"links": ["datagram", "multicast"], "faults": Faults(loss=0.1)},
+            ("datagram", "multicast"),
+        ),
     ],
 )
 def test_tcp_is_used_where_it_is_asked_for(options: dict[str, Any], chosen: Any) -> None:
@@ -97,13 +100,17 @@ def test_peers_are_named_by_text_or_list() -> None:
         (["tcp", "local", "datagram"], ("datagram", "tcp", "local")),
     ],
 )
-def test_best_effort_keeps_to_the_links_of_a_node_that_names_datagram(named: Any, kept: Any) -> None:
+def test_best_effort_keeps_to_the_links_of_a_node_that_names_datagram(
+    named: Any, kept: Any
+) -> None:
     assert best_effort_links(take_ways(named, None, None, True)) == kept
 
 
 def test_datagram_alone_is_refused_for_what_is_to_be_reliable() -> None:
     for links in (("datagram",), ("inproc", "datagram")):
-        with pytest.raises(ConfigurationError, match=r"datagram repairs nothing: name tcp or multi"):
+        with pytest.raises(
+            ConfigurationError, match=r"datagram repairs nothing: name tcp or multi"
+        ):
             refuse_unrepaired(links)
     for links in ((), ("inproc",), ("datagram", "tcp"), ("local", "datagram")):
         refuse_unrepaired(links)

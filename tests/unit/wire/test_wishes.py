@@ -7,12 +7,14 @@ import pytest
 from hubbub.wire.header import BEST_EFFORT, RELIABLE, STREAMS
 from hubbub.wire.wishes import (
     ALL_RELIABLES,
+    BY_DATAGRAM,
     LINKS_OF,
     Links,
     class_of,
     combine,
     decode_links,
     encode_links,
+    framed,
     may_hand_over,
     name_by,
     name_by_any,
@@ -20,8 +22,8 @@ from hubbub.wire.wishes import (
     stream_by,
 )
 
-NAMES = ("inproc", "local", "multicast", "tcp")
-LISTS = [links for count in range(5) for links in permutations(NAMES, count)]
+NAMES = ("inproc", "local", "multicast", "tcp", "datagram")
+LISTS = [links for count in range(6) for links in permutations(NAMES, count)]
 
 
 @pytest.mark.parametrize("links", LISTS, ids="/".join)
@@ -82,6 +84,6 @@ def test_each_list_has_streams_of_its_own() -> None:
 def test_datagrams_are_of_best_effort_alone() -> None:
     links = ("inproc", "datagram", "tcp")
     assert framed(links, BEST_EFFORT) == ("datagram", "tcp") and framed(links, RELIABLE) == ("tcp",)
-    assert BY_DATAGRAM == {stream for stream, one in LINKS_OF.items() if "datagram" in one}
+    assert {stream for stream, one in LINKS_OF.items() if "datagram" in one} == BY_DATAGRAM
     assert len(BY_DATAGRAM) == 64 - 15 and not BY_DATAGRAM & ALL_RELIABLES
     assert stream_by(BEST_EFFORT, ("datagram", "tcp")) == 8192 + 5 + 8 * 4
