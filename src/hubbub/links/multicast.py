@@ -162,6 +162,7 @@ class MulticastLink:
         """Count what the link did."""
         outlet, inlet = self._outlet, self._inlet
         return LinkStatistics(
+            name=self.name,
             channel=self.channel,
             interfaces=tuple(one.name for one in self.interfaces),
             frames_out=outlet.frames,

@@ -9,6 +9,8 @@ from hubbub.links.faults import FaultStatistics
 class LinkStatistics:
     """A snapshot of a link's counters since it was opened."""
 
+    name: str
+    """`multicast`; `datagram` or `pipes` where there is none."""
     channel: str
     interfaces: tuple[str, ...]
     frames_out: int
