@@ -34,7 +34,7 @@ def test_list_is_read_back_in_its_order(links: Links) -> None:
 
 
 def test_links_that_are_to_come_are_kept_apart_and_never_taken_for_any() -> None:
-    links = decode_links(5)
+    links = decode_links(6)
     assert links and links not in LISTS
     assert combine(links, ("local",)) == ()
     assert decode_links(0xFFFF) == ("link7", "inproc"), "what is there twice counts once"
