@@ -74,7 +74,7 @@ class Connection(Closing):
         )  # fmt: skip
         self.name = link.channel
         core.endpoint.links = node.links
-        if "datagram" in node.links and "tcp" in node.links and not isinstance(link, HostLink):
+        if self._wants_probes(node) and not isinstance(link, HostLink):
             core.endpoint.datagram_port = link.address[1]
         dispatcher = Dispatcher(self._match, self._emit)
         try:
@@ -99,6 +99,11 @@ class Connection(Closing):
             interface=channel.interface or node._options.interface, ttl=channel.ttl,
             faults=node._options.faults, **node._options.link_options,
         )  # fmt: skip
+
+    @staticmethod
+    def _wants_probes(node: "Node") -> bool:
+        """Tell whether datagrams shall go where the group does not: who only has them is spared."""
+        return "tcp" in node.links and bool(node._options.best_effort_links)
 
     @staticmethod
     def _open_tcp(node: "Node", channel: Channel, endpoint: Endpoint) -> TcpLink:

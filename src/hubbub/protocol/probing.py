@@ -2,10 +2,10 @@
 
 Nodes of a group hear each other's frames from the very sockets that take datagrams, so each knows
 where the other is, and that it is there. Nodes that are connected by TCP know neither: a port is
-not told by another, and a firewall may pass one and not the other. So each tells in its HELLO at
-which port it takes datagrams, and sends the other a heartbeat there, once a second and at once when
-the first one comes. Who hears these knows the way and that it is open; when they stay away for
-`peer_timeout_ms`, it is not (decision 0053).
+not told by another, and a firewall may pass one and not the other. So each that means to send them
+tells in its HELLO at which port it takes them, and sends the other a heartbeat there, once a second
+and at once when the first one comes. Who hears these knows the way and that it is open; when they
+stay away for `peer_timeout_ms`, it is not (decision 0053).
 
 Such a heartbeat names no stream, which those of the group always do.
 """
@@ -36,8 +36,8 @@ class Probing:
 
     def tell(self, peers: Iterable[Peer]) -> None:
         """Tell peers that we are there, by a datagram each."""
-        if DATAGRAM not in self.endpoint.links:
-            return
+        if not self.endpoint.datagram_port:
+            return  # Nobody here means to send or get any.
         for peer in peers:
             address = self._address_of(peer)
             if address is not None:

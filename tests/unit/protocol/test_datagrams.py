@@ -54,12 +54,13 @@ def test_only_who_has_a_port_tells_one() -> None:
 class Pair:
     """Two nodes that are connected by TCP and have no group."""
 
-    def __init__(self, *links: tuple[str, ...]) -> None:
+    def __init__(self, *links: tuple[str, ...], silent: int = 0) -> None:
         self.now = SECOND
         self.cores = [make_core(number, self.now) for number in (1, 2)]
         for number, core in enumerate(self.cores, 1):
             core.endpoint.links = links[number - 1]
-            core.endpoint.datagram_port = 7000 + number
+            if DATAGRAM in core.endpoint.links and number != silent:
+                core.endpoint.datagram_port = 7000 + number
             core.endpoint.ways.has_group = False
         self.sent: list[tuple[int, Burst]] = []
         self.is_open = True  # Whether datagrams come through.
@@ -123,6 +124,12 @@ def test_nobody_is_probed_who_does_not_take_datagrams(links: tuple[tuple[str, ..
     pair.run(1500 * MS)
     assert pair.link(1) == pair.link(2) == TCP
     assert not pair.straight(HEARTBEAT)
+
+
+def test_who_was_not_told_to_use_datagrams_neither_probes_nor_is_probed() -> None:
+    pair = Pair(HAS_BOTH, HAS_BOTH, silent=2)
+    pair.run(1500 * MS)
+    assert pair.link(1) == pair.link(2) == TCP and not pair.straight(HEARTBEAT)
 
 
 def test_way_that_falls_silent_is_left_and_taken_again() -> None:
