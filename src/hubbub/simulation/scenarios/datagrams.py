@@ -131,7 +131,7 @@ def datagrams(stage: Stage) -> None:
         loss=random.choice([0, random.uniform(0, 0.3)]), reorder=random.choice([0, 0.05]),
         duplicate=random.choice([0, 0.05]),
     )  # fmt: skip
-    stage.feed_all(plant.publishing, 200)
+    stage.feed_all(plant.publishing, 80)
     local = [place for place in places if place[2] == LOCAL]
     for _ in range(random.randint(0, 10) if local else 0):
         world.run_for(random.choice(_PAUSES_MS) * MS)
