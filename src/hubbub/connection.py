@@ -20,6 +20,7 @@ from hubbub.links.local import LocalLink
 from hubbub.links.meeting import is_supported, runtime_directory
 from hubbub.links.multicast import MulticastLink
 from hubbub.links.tcp import TcpLink
+from hubbub.links.unicast import UnicastLink
 from hubbub.neighbours import Neighbourhood
 from hubbub.protocol.core import Core
 from hubbub.protocol.delivery import SERVICES, DeliveredTopic
@@ -73,6 +74,8 @@ class Connection(Closing):
         )  # fmt: skip
         self.name = link.channel
         core.endpoint.links = node.links
+        if self._wants_probes(node) and not isinstance(link, HostLink):
+            core.endpoint.datagram_port = link.address[1]
         dispatcher = Dispatcher(self._match, self._emit)
         try:
             tcp = self._open_tcp(node, channel, core.endpoint) if "tcp" in node.links else None
@@ -86,15 +89,21 @@ class Connection(Closing):
             self.neighbours = neighbours.shared.at(identity.domain, self.name)
 
     @staticmethod
-    def _open_link(node: "Node", channel: Channel) -> MulticastLink | HostLink:
-        if "multicast" not in node.links:
+    def _open_link(node: "Node", channel: Channel) -> MulticastLink | UnicastLink | HostLink:
+        has_group = "multicast" in node.links
+        if not has_group and "datagram" not in node.links:
             is_alone = SERVICES in node.links
             return HostLink(channel.group, channel.port, may_be_alone=is_alone)
-        return MulticastLink(
+        return (MulticastLink if has_group else UnicastLink)(
             channel.group, channel.port,
             interface=channel.interface or node._options.interface, ttl=channel.ttl,
             faults=node._options.faults, **node._options.link_options,
         )  # fmt: skip
+
+    @staticmethod
+    def _wants_probes(node: "Node") -> bool:
+        """Tell whether datagrams shall go where the group does not: who only has them is spared."""
+        return "tcp" in node.links and bool(node._options.best_effort_links)
 
     @staticmethod
     def _open_tcp(node: "Node", channel: Channel, endpoint: Endpoint) -> TcpLink:

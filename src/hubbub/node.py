@@ -17,7 +17,7 @@ from hubbub.data_types import find_data_type
 from hubbub.errors import ClosedError, ConfigurationError
 from hubbub.events import Event, SubscriberMatched
 from hubbub.limits import CAP_HZ, FLOOR_US, QUEUE_MESSAGES
-from hubbub.links.choice import insist_on
+from hubbub.links.choice import insist_on, refuse_unrepaired
 from hubbub.mail import Mail
 from hubbub.node_host import NodeHost
 from hubbub.node_options import NodeOptions
@@ -128,6 +128,15 @@ class Node(Closing):
             return connection
         raise ConfigurationError(f"node {self.name} is on no channel: connect() it to one first")
 
+    def _links_for(self, links: Iterable[str] | None, *, is_reliable: bool) -> tuple[str, ...]:
+        """Return what a publisher keeps to: links of its own, else those of the node."""
+        if links is None and not is_reliable:
+            return self._options.best_effort_links
+        chosen = insist_on(links, self.links)
+        if is_reliable:
+            refuse_unrepaired(chosen)
+        return chosen
+
     def _named(self, channel: Connection | Channel | str) -> Connection:
         name = channel if isinstance(channel, str) else getattr(channel, "name", repr(channel))
         connection = self._connections.get(name)
@@ -174,7 +183,7 @@ class Node(Closing):
         publisher = Publisher(
             self, connection.driver, subject, is_reliable=reliable, kind=type, history=history,
             acknowledge_ms=acknowledge_ms, on_slow=on_slow, replayed_ns=replayed_ns,
-            links=insist_on(links, self.links),
+            links=self._links_for(links, is_reliable=reliable),
         )  # fmt: skip
         self._publishers[publisher] = True
         if self._subjects is not None:
@@ -264,6 +273,7 @@ class Node(Closing):
         scope: int = 0,
         inside: bool = False,
         copies: int = 1,
+        links: Iterable[str] | None = None,
         inline: bool = False,
         type: Any = None,
         port: int | None = None,
@@ -279,10 +289,12 @@ class Node(Closing):
         for more is granted that. `stagger` spreads producers over half a tick. `read` runs on the
         delivery threads, `inline=True` on the I/O thread; None: there is no sample this time.
         `inside=True`: for consumers of this node alone, and nothing of it is sent. `copies=2` sends
-        each sample twice, apart: for what must not wait for the next tick if a frame is lost.
+        each sample twice, apart: for what must not wait for the next tick if a frame is lost. With
+        `links` samples go to other nodes over these alone, the first that leads there.
         """
         self._refuse_closed()
-        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside, copies)
+        ways = self._links_for(links, is_reliable=False)
+        options = make_options(schedule, floor_ms, cap_hz, stagger, scope, inside, copies, ways)
         connection = self._connection_of(channel, find_data_type(what)[1])
         producer = Producer(
             self, connection, what, read, options=options, inline=inline, type=type, port=port

@@ -17,6 +17,8 @@ class NodeOptions:
     interface: str | None
     loopback: bool
     links: tuple[str, ...]
+    best_effort_links: tuple[str, ...]
+    """What best effort keeps to that has no links of its own; none: any will do."""
     peers: tuple[HostAndPort, ...]
     listen: ListenAt
     tcp: TcpOptions

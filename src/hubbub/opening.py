@@ -22,7 +22,7 @@ from hubbub.limits import (
     SPIN_US_MAX,
     SWITCH_INTERVAL_MS,
 )
-from hubbub.links.choice import choose_links, take_ways
+from hubbub.links.choice import best_effort_links, choose_links, take_ways
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.tcp_options import TcpOptions
@@ -75,15 +75,16 @@ def open(
 
     `interface` is a name, an address, or "all"; by default the LAN's, else the loopback. `domain`
     separates buses of one network. `loopback=False` keeps a node's own messages from its own
-    subscriptions. `links` are the ways of messages: by default "inproc", "local" and "multicast",
-    and "tcp" if asked for, or ["services"] alone. `peers` names nodes to connect to by TCP, such as
-    "10.0.0.7:7266" or "host"; `listen` is where others find this node; both by default the
-    channel's port. `tcp` says who may connect, and by which certificates. `multicast=False` does
-    without UDP, `network=False` without IP. Nodes of this host meet in a directory, by the network,
-    or both (`registration`). `faults` mistreats frames of multicast, the only link then unless
-    `links` says otherwise. With `services=True` (or "v1", `ServiceOptions`) it shares services at
-    once. `tell_events=False` keeps from recorders what it dropped. `hubbub.Settings` has more. The
-    rest is from the environment (HUBBUB_DOMAIN, ...), else from the TOML file HUBBUB_CONFIG.
+    subscriptions. `links` are the ways of messages: by default "inproc", "local", "multicast" and
+    "datagram", and "tcp" if asked for, or ["services"] alone. `peers` names nodes to connect to by
+    TCP, such as "10.0.0.7:7266" or "host"; `listen` is where others find this node; both by default
+    the channel's port. `tcp` says who may connect, and by which certificates. `multicast=False`
+    does without UDP unless `links` names "datagram", `network=False` without IP. Nodes of this host
+    meet in a directory, by the network, or both (`registration`). `faults` mistreats frames of
+    multicast and datagrams, the only links then unless `links` says otherwise. With `services=True`
+    (or "v1", `ServiceOptions`) it shares services at once. `tell_events=False` keeps from recorders
+    what it dropped. `hubbub.Settings` has more. The rest is from the environment (HUBBUB_DOMAIN,
+    ...), else from the TOML file HUBBUB_CONFIG.
     """
     _begin(key_file, log, options)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)
@@ -95,6 +96,7 @@ def open(
         make_settings(options),
         NodeOptions(
             interface=interface, loopback=loopback, links=choose_links(ways, faults),
+            best_effort_links=best_effort_links(ways),
             peers=ways.peers, listen=ways.listen or ListenAt(), tcp=tcp or TcpOptions(),
             registration=registration, faults=faults, link_options={**sizes, "gso": offload},
             delivery_threads_max=delivery_threads_max, switch_interval_ms=switch_interval_ms,

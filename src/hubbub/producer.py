@@ -208,7 +208,7 @@ class Producer(Closing):
 
 def make_options(
     schedule: str, floor_ms: float, cap_hz: int, stagger: bool, scope: int, inside: bool = False,
-    copies: int = 1,
+    copies: int = 1, links: tuple[str, ...] = (),
 ) -> ProducerOptions:  # fmt: skip
     """Check the options of a producer."""
     if schedule not in SCHEDULES:
@@ -223,7 +223,9 @@ def make_options(
     check_scope(scope)
     if not is_whole(copies) or not 1 <= copies <= COPIES_MAX:
         raise ConfigurationError(f"copies={copies!r} must be a number from 1 to {COPIES_MAX}")
-    return ProducerOptions(schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside), copies)
+    return ProducerOptions(
+        schedule, floor_us, cap_hz, bool(stagger), scope, bool(inside), copies, links
+    )
 
 
 def check_scope(scope: Any) -> None:

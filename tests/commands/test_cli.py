@@ -333,7 +333,19 @@ def test_benchmark_goes_by_tcp(bus: Bus, benchmark: str) -> None:
     result = json.loads(ended.stdout)
     assert (result["link"], result["lost"]) == ("tcp", 0) and result["sent"] > 0
     ended = bus.run("bench", benchmark, "--link", "tcp", "--loss", "0.1")
-    assert ended.returncode == 2 and b"only multicast loses frames" in ended.stderr
+    assert ended.returncode == 2 and b"only multicast and datagram lose frames" in ended.stderr
+
+
+def test_benchmark_by_datagram_tells_what_was_lost(bus: Bus) -> None:
+    options = ("--link", "datagram", "--seconds", "1", "--rate", "500", "--subscribers", "2")
+    ended = bus.run("bench", "throughput", "--json", "--loss", "0.2", *options)
+    assert ended.returncode == 0, "what is lost of best effort is no failure"
+    result = json.loads(ended.stdout)
+    assert result["link"] == "datagram" and 0 < result["lost"] < result["sent"]
+    assert result["losses"]["not repaired"] > 0
+    assert result["repairs"] == result["naks"] == result["duplicates"] == 0
+    ended = bus.run("bench", "latency", "--json", "--link", "datagram", "--seconds", "0.3")
+    assert ended.returncode == 0 and json.loads(ended.stdout)["received"] > 0
 
 
 @pytest.mark.parametrize("is_option", [True, False])
@@ -375,9 +387,9 @@ def test_benchmark_within_one_process(bus: Bus, benchmark: str, mode: str) -> No
 
 
 @pytest.mark.parametrize("link", ["inproc", "local"])
-def test_only_multicast_loses_on_purpose(bus: Bus, link: str) -> None:
+def test_only_multicast_and_datagram_lose_on_purpose(bus: Bus, link: str) -> None:
     ended = bus.run("bench", "latency", "--link", link, "--loss", "0.1")
-    assert ended.returncode == 2 and b"only multicast loses frames" in ended.stderr
+    assert ended.returncode == 2 and b"only multicast and datagram lose frames" in ended.stderr
 
 
 def test_interrupted_benchmark_within_one_process_ends(bus: Bus) -> None:

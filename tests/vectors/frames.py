@@ -22,6 +22,7 @@ from hubbub.wire.control import (
     Hello,
     Lost,
     Nak,
+    PlacedHello,
     Publication,
     Replayed,
     Skip,
@@ -155,6 +156,7 @@ _HELLO = Hello(
     index=6, release="0.1.0", uptime_s=3600,
     links=encode_links(["inproc", "local", "tcp", "multicast"]),
 )  # fmt: skip
+_PLACED_HELLO = PlacedHello(**msgspec.structs.asdict(_HELLO), datagram_port=40_123)
 _CHANGE = Change(9, [
     Step(
         PUBLISHES, "/plant/rate", header.BEST_EFFORT, "float", 2**40, 0,
@@ -287,6 +289,7 @@ VECTORS = {
     ),
     "lost": Vector(header.LOST, 0, 1, 0, control.encode_lost(_LOST), _LOST, control.decode_lost),
     "hello": Vector(header.HELLO, 0, 0, 0, *_typed(_HELLO)),
+    "hello-placed": Vector(header.HELLO, 0, 0, 0, *_typed(_PLACED_HELLO)),
     "want": Vector(header.WANT, 0, 0, 0, *_typed(Want(OTHER))),
     "grant": Vector(header.GRANT, 0, 0, 0, *_typed(_GRANT)),
     "change": Vector(header.CHANGE, 0, 0, 0, *_typed(_CHANGE)),

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 LATENCY = "latency"
+DATAGRAM = "datagram"
 QUANTILES = 1000
 
 Benchmark = Literal["throughput", "latency"]

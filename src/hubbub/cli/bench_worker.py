@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 import hubbub
-from hubbub.cli.bench_plan import LATENCY, Outcome, Plan, quantiles
+from hubbub.cli.bench_plan import DATAGRAM, LATENCY, Outcome, Plan, quantiles
 from hubbub.cli.pace import Pace
 from hubbub.cli.session import set_up_log
 
@@ -31,6 +31,8 @@ QUEUED_BYTES = 64 << 20
 _SAMPLE_EVERY = 16  # Messages: a sample of each would slow down what it measures.
 _BLOCK_MESSAGES = 16  # Small messages between two looks at the clock, for the same reason.
 _SMALL_BYTES = 4096
+_ENDS = 20  # A receiver that is behind has the time to make room for one of them.
+_END_PAUSE_S = 0.05
 
 Part = Callable[[hubbub.Node, Plan, threading.Event, Callable[[], None]], Outcome]
 """What a role does with its node until told to stop; it says when it is ready."""
@@ -73,6 +75,8 @@ def _play(role: str, plan: Plan, stop: threading.Event) -> Outcome:
 
 def _links(role: str, plan: Plan) -> dict[str, Any]:
     """Name the links of a plan; by TCP the publisher calls its subscribers."""
+    if plan.link == DATAGRAM:
+        return {"links": ["datagram", "multicast"]}
     if plan.link != "tcp":
         return {"links": ["multicast"] if plan.link == "multicast" else ["local", "multicast"]}
     if role == "publisher":
@@ -107,8 +111,7 @@ def _publish(
         for _ in range(block):
             publisher.publish(payload)
         messages += block
-    publisher.publish(END)
-    node.flush(FLUSH_TIMEOUT_S)
+    _end(node, plan, publisher)
     statistics = node.statistics().channels[0]
     return Outcome(
         messages=messages,
@@ -119,8 +122,24 @@ def _publish(
     )
 
 
+def _end(node: hubbub.Node, plan: Plan, publisher: hubbub.Publisher) -> None:
+    """Publish the last message; where it may be lost for good, often enough to arrive."""
+    publisher.publish(END)
+    node.flush(FLUSH_TIMEOUT_S)
+    for _ in range(_ENDS if plan.link == DATAGRAM else 0):
+        time.sleep(_END_PAUSE_S)
+        publisher.publish(END, flush=True)
+
+
+def _publisher(node: hubbub.Node, plan: Plan, subject: str) -> hubbub.Publisher:
+    """Publish over the link of the plan; what that does not repair is best effort."""
+    if plan.link == DATAGRAM:
+        return node.publisher(subject, reliable=False, links=[DATAGRAM])
+    return node.publisher(subject)
+
+
 def _meet(node: hubbub.Node, plan: Plan, subject: str) -> hubbub.Publisher:
-    publisher = node.publisher(subject)
+    publisher = _publisher(node, plan, subject)
     if not publisher.wait_for_subscribers(plan.subscribers, MEETING_TIMEOUT_S):
         raise hubbub.LinkError(
             f"{publisher.receivers} of {plan.subscribers} subscribers after {MEETING_TIMEOUT_S} s;"
@@ -169,6 +188,9 @@ def _subscribe(
     subject = PING if plan.benchmark == LATENCY else DATA
     dropped = _receive(node, plan, subject, count.take, stop, ready)
     statistics = node.statistics().channels[0]
+    unrepaired = sum(one.lost for one in statistics.topics if not (one.is_own or one.is_reliable))
+    if unrepaired:
+        losses["not repaired"] += unrepaired
     return Outcome(
         messages=count.messages,
         duplicates=count.duplicates,
@@ -225,7 +247,7 @@ def _answer(
     node: hubbub.Node, plan: Plan, stop: threading.Event, ready: Callable[[], None]
 ) -> Outcome:
     """Send every message back."""
-    publisher = node.publisher(PONG)
+    publisher = _publisher(node, plan, PONG)
     cpu_s = time.process_time()
     answered = 0
 
@@ -262,8 +284,7 @@ def _ping(
     cpu_s, start_s = time.process_time(), time.monotonic()
     pinger.run(pongs)
     seconds = time.monotonic() - start_s
-    publisher.publish(END)
-    node.flush(FLUSH_TIMEOUT_S)
+    _end(node, plan, publisher)
     statistics = node.statistics().channels[0]
     return Outcome(
         messages=pinger.sent,

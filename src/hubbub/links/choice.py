@@ -8,11 +8,11 @@ from hubbub.links.dialling import HostAndPort, parse_address
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt, parse_listen
 
-LINKS: Final = ("inproc", "local", "tcp", "multicast")
+LINKS: Final = ("inproc", "local", "tcp", "multicast", "datagram")
 REGISTRATIONS: Final = ("both", "network", "local")
 _BUS_LINKS: Final = ("local", "tcp", "multicast")  # By which nodes find each other.
 _SERVICES: Final = ("services",)  # All subjects by services: it stands alone (decision 31).
-_NETWORK: Final = {"tcp", "multicast", *_SERVICES}
+_NETWORK: Final = {"tcp", "multicast", "datagram", *_SERVICES}
 
 
 class AskedWays(NamedTuple):
@@ -74,6 +74,18 @@ def _choose(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
         return chosen
     if set(_SERVICES) & set(chosen):
         raise ConfigurationError(f"links={chosen!r}: services carry all subjects, or none")
+    _check_names(chosen)
+    if wants_tcp and "tcp" not in chosen:
+        raise ConfigurationError(f"links={chosen!r}: peers= and listen= are of tcp; add it")
+    if "multicast" in chosen and not asked.has_multicast:
+        raise ConfigurationError(f"links={chosen!r} and multicast=False: leave one of them out")
+    if faults is not None and not {"multicast", "datagram"} & set(chosen):
+        raise ConfigurationError(f"links={chosen!r}: faults are of multicast; add it")
+    return chosen
+
+
+def _check_names(chosen: tuple[str, ...]) -> None:
+    """Refuse what is no link, and a node that could find nobody."""
     for link in chosen:
         if link not in LINKS:
             raise ConfigurationError(f"links={chosen!r}: {link!r} is none of {', '.join(LINKS)}")
@@ -81,13 +93,24 @@ def _choose(asked: AskedWays, faults: Faults | None) -> tuple[str, ...]:
         raise ConfigurationError(
             f"links={chosen!r}: a node needs at least one of {', '.join(_BUS_LINKS)}"
         )
-    if wants_tcp and "tcp" not in chosen:
-        raise ConfigurationError(f"links={chosen!r}: peers= and listen= are of tcp; add it")
-    if "multicast" in chosen and not asked.has_multicast:
-        raise ConfigurationError(f"links={chosen!r} and multicast=False: leave one of them out")
-    if faults is not None and "multicast" not in chosen:
-        raise ConfigurationError(f"links={chosen!r}: faults are of multicast; add it")
-    return chosen
+    if "datagram" in chosen and not {"tcp", "multicast"} & set(chosen):
+        raise ConfigurationError(
+            f"links={chosen!r}: by datagram nobody is found; add multicast, or tcp and peers="
+        )
+
+
+def best_effort_links(asked: AskedWays) -> tuple[str, ...]:
+    """Return the links of a node's best effort, where the node names datagram; else none: any.
+
+    They are the node's, in its order. Only TCP never comes before datagram: it is there wherever
+    datagrams are without a group, and nobody names these for nothing.
+    """
+    links = asked.links or ()
+    if "datagram" not in links:
+        return ()
+    others = [link for link in links if link != "datagram"]
+    place = min(links.index(link) for link in ("datagram", "tcp") if link in links)
+    return (*others[:place], "datagram", *others[place:])
 
 
 def insist_on(links: Iterable[str] | None, has: tuple[str, ...]) -> tuple[str, ...]:
@@ -122,6 +145,15 @@ def insist_on(links: Iterable[str] | None, has: tuple[str, ...]) -> tuple[str, .
     return chosen
 
 
+def refuse_unrepaired(links: tuple[str, ...]) -> None:
+    """Refuse datagram as the only way of what is to be reliable."""
+    if "datagram" in links and not set(links) & set(_BUS_LINKS):
+        raise ConfigurationError(
+            f"links={links!r}: datagram repairs nothing: name tcp or multicast too, or publish with"
+            " reliable=False"
+        )
+
+
 def _has_multicast(asked: AskedWays) -> bool:
     return asked.has_multicast and asked.has_network and asked.registration != "local"
 
@@ -130,9 +162,10 @@ def _default(asked: AskedWays, faults: Faults | None, has_tcp: bool) -> tuple[st
     if faults is not None:
         if not _has_multicast(asked):
             raise ConfigurationError("faults are of multicast, which is left out")
-        return ("tcp", "multicast") if has_tcp else ("multicast",)
+        return ("tcp", "multicast", "datagram") if has_tcp else ("multicast", "datagram")
+    # The socket of the group takes datagrams, too; without it one is opened only for who names it.
     left_out = {
         *(() if has_tcp else ("tcp",)),
-        *(() if _has_multicast(asked) else ("multicast",)),
+        *(() if _has_multicast(asked) else ("multicast", "datagram")),
     }
     return tuple(link for link in LINKS if link not in left_out)

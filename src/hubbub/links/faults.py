@@ -265,6 +265,7 @@ def gather(frames: list[Frame]) -> list[Run]:
         fits = (
             run
             and whither == address
+            and type(whither) is type(address)  # Else one came to us alone, and one to all.
             and len(run[-1]) == len(run[0]) >= len(data)
             and len(run) < RUN_FRAMES_MAX
             and run_bytes + len(data) <= RUN_BYTES_MAX

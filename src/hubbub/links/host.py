@@ -80,8 +80,9 @@ class HostLink:
     def statistics(self) -> LinkStatistics:
         """Count nothing: the pipes do."""
         return LinkStatistics(
-            channel=self.channel, interfaces=(), frames_out=0, bytes_out=0, frames_in=0,
-            bytes_in=0, is_segmenting=False, is_coalescing=False, would_block=0, send_errors=0,
-            segmentation_refused=0, receive_errors=0, truncated=0, own_frames=0, kernel_drops=0,
-            faults_in=None, faults_out=None,
+            name=self.name, channel=self.channel, interfaces=(), frames_out=0, bytes_out=0,
+            frames_in=0,
+            bytes_in=0, straight_out=0, straight_in=0, is_segmenting=False, is_coalescing=False,
+            would_block=0, send_errors=0, segmentation_refused=0, receive_errors=0, truncated=0,
+            own_frames=0, kernel_drops=0, faults_in=None, faults_out=None,
         )  # fmt: skip

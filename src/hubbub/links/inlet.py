@@ -14,7 +14,7 @@ from typing import Final
 from hubbub.links.faults import FaultInjector, Run, gather
 from hubbub.links.recovery import Recovery
 from hubbub.links.socket_pair import SocketPair
-from hubbub.protocol.burst import Address
+from hubbub.protocol.burst import Address, Straight
 
 Received = tuple[bytes, int, Address]
 
@@ -42,7 +42,9 @@ class Inlet:
         self._routes: dict[Address, SocketPair] = {}
         self._single_reads = 0
         self._latest = (self._pairs[0], self._pairs[0].group)
+        self._straight: dict[Address, Straight] = {}  # Who sends to us alone; made once for each.
         self.frames = 0
+        self.straight_frames = 0
         self.size_bytes = 0
         self.errors = 0
         self.truncated = 0
@@ -92,7 +94,7 @@ class Inlet:
     def _read_all(self, received: list[Received]) -> None:
         is_quiet = True
         for pair in self._pairs:
-            for opened in (pair.unicast, pair.group):  # Repairs and answers first.
+            for opened in pair.sockets:  # Repairs and answers first.
                 count = self._read(pair, opened, READS_MAX, received)
                 if count:
                     self._latest = (pair, opened)
@@ -125,14 +127,25 @@ class Inlet:
                 self._remember_route(source, pair)
             size_bytes = len(data)
             segment_bytes = int.from_bytes(control[0][2], sys.byteorder) if control else 0
+            frames = 1
             if 0 < segment_bytes < size_bytes:
-                self.frames += -(-size_bytes // segment_bytes)
+                frames = -(-size_bytes // segment_bytes)
             else:
                 segment_bytes = 0
-                self.frames += 1
+            self.frames += frames
             self.size_bytes += size_bytes
+            if opened is pair.unicast:
+                self.straight_frames += frames
+                source = self._straight.get(source) or self._mark(source)
             received.append((data, segment_bytes, source))
         return reads
+
+    def _mark(self, source: Address) -> Straight:
+        """Note that somebody sends to us alone."""
+        if len(self._straight) >= ROUTES_MAX:
+            self._straight.clear()
+        self._straight[source] = marked = Straight(source)
+        return marked
 
     def _remember_route(self, source: Address, pair: SocketPair) -> None:
         if len(self._routes) >= ROUTES_MAX and source not in self._routes:

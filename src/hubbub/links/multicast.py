@@ -33,7 +33,7 @@ SOCKET_BUFFER_BYTES: Final = 8 << 20
 class MulticastLink:
     """A multicast group on one or several interfaces."""
 
-    name: Final = "multicast"
+    name = "multicast"
     burst_frames_max: Final = BURST_FRAMES_MAX
 
     def __init__(
@@ -49,6 +49,7 @@ class MulticastLink:
         gso: bool | None = None,
         faults: Faults | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
+        has_group: bool = True,
     ) -> None:
         self.group = check_options(group, port, ttl, frame_bytes_max)
         self.port = port
@@ -61,6 +62,7 @@ class MulticastLink:
             receive_buffer_bytes=receive_buffer_bytes or SOCKET_BUFFER_BYTES,
             send_buffer_bytes=send_buffer_bytes or SOCKET_BUFFER_BYTES,
             wants_gso=gso is not False,
+            has_group=has_group,
         )
         self._recovery = Recovery(endpoint, self.channel, interface)
         self._pairs = self._recovery.pairs
@@ -102,7 +104,7 @@ class MulticastLink:
 
     def filenos(self) -> list[int]:
         """Descriptors to poll for reading; ask again when `poll_events` returned something."""
-        return [one.fileno() for pair in self._pairs for one in (pair.group, pair.unicast)]
+        return [one.fileno() for pair in self._pairs for one in pair.sockets]
 
     def writable_fileno(self) -> int:
         """Which descriptor to poll for room after `send` returned False."""
@@ -160,12 +162,15 @@ class MulticastLink:
         """Count what the link did."""
         outlet, inlet = self._outlet, self._inlet
         return LinkStatistics(
+            name=self.name,
             channel=self.channel,
             interfaces=tuple(one.name for one in self.interfaces),
             frames_out=outlet.frames,
             bytes_out=outlet.size_bytes,
             frames_in=inlet.frames,
             bytes_in=inlet.size_bytes,
+            straight_out=outlet.straight_frames,
+            straight_in=inlet.straight_frames,
             is_segmenting=self.burst_bytes_max > 0,
             is_coalescing=all(pair.has_gro for pair in self._pairs),
             would_block=outlet.would_block,

@@ -64,6 +64,7 @@ class Outlet:
         self._rest: deque[_Piece] = deque()
         self._partial: Burst | None = None
         self.frames = 0
+        self.straight_frames = 0
         self.size_bytes = 0
         self.would_block = 0
         self.errors = 0
@@ -139,6 +140,8 @@ class Outlet:
         if destination is None:
             pair.send_error = ""
             pair.looped_back += 1 if pair.has_gro else frames
+        else:
+            self.straight_frames += frames
         return _TAKEN
 
     def _not_sent(

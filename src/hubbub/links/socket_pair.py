@@ -54,6 +54,8 @@ class Endpoint:
     receive_buffer_bytes: int
     send_buffer_bytes: int
     wants_gso: bool
+    has_group: bool = True
+    """Else there is the unicast socket alone, and nothing is sent to all."""
 
     @property
     def family(self) -> socket.AddressFamily:
@@ -75,12 +77,15 @@ class SocketPair:
         with contextlib.ExitStack() as undo:
             try:
                 self.unicast = undo.enter_context(self._open_unicast(address, unicast_port))
-                self.group = undo.enter_context(self._open_group())
-                self.join()
-                _check_route(endpoint, interface, self.destination)
+                self.group = self.unicast
+                if endpoint.has_group:
+                    self.group = undo.enter_context(self._open_group())
+                    self.join()
+                    _check_route(endpoint, interface, self.destination)
             except OSError as error:
                 raise _refusal(endpoint, interface, error) from error
             undo.pop_all()
+        self.sockets = (self.unicast, self.group) if endpoint.has_group else (self.unicast,)
         self.address: Address = self.unicast.getsockname()
         self.has_gso = endpoint.wants_gso and _try_option(self.unicast, SOL_UDP, UDP_SEGMENT, 0)
         self.has_gro = _try_option(self.group, SOL_UDP, UDP_GRO, 1)
@@ -105,6 +110,8 @@ class SocketPair:
 
     def rejoin(self) -> None:
         """Join again, so that switches and routers hear of us after the interface was down."""
+        if not self._endpoint.has_group:
+            return
         with contextlib.suppress(OSError):
             self._change_membership(socket.IP_DROP_MEMBERSHIP, socket.IPV6_LEAVE_GROUP)
         self.join()
@@ -130,6 +137,8 @@ class SocketPair:
         filter dropped, which is exactly what we sent to the group and what was looped back.
         """
         dropped = _socket_drops(self.unicast)
+        if not self._endpoint.has_group:
+            return dropped
         group_dropped = _socket_drops(self.group)
         if self.has_filter:
             group_dropped = max(0, group_dropped - self.looped_back)

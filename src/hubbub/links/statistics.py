@@ -9,6 +9,8 @@ from hubbub.links.faults import FaultStatistics
 class LinkStatistics:
     """A snapshot of a link's counters since it was opened."""
 
+    name: str
+    """`multicast`; `datagram` or `pipes` where there is none."""
     channel: str
     interfaces: tuple[str, ...]
     frames_out: int
@@ -16,6 +18,9 @@ class LinkStatistics:
     bytes_out: int
     frames_in: int
     bytes_in: int
+    straight_out: int
+    """Of these frames, those to one node alone: answers, repairs for one, and datagrams."""
+    straight_in: int
     is_segmenting: bool
     """Bursts leave by one call (UDP_SEGMENT)."""
     is_coalescing: bool

@@ -8,6 +8,12 @@ from hubbub.protocol.delivery import LOCAL, TCP
 Address = tuple[Any, ...]
 
 
+class Straight(tuple[Any, ...]):
+    """An address from which something came to us alone, and not by the group; equal to any such."""
+
+    __slots__ = ()
+
+
 class Pipes(tuple[bytes, ...]):
     """Where frames go, or came from, that take pipes: the keys of the nodes at the other ends.
 
@@ -21,6 +27,7 @@ class Pipes(tuple[bytes, ...]):
     link: ClassVar[str] = LOCAL
     is_near: ClassVar[bool] = True  # All on this host: large payloads can be shared.
     has_group: ClassVar[bool] = False
+    addresses: tuple[Address, ...] = ()  # Where the same goes by datagrams.
     place = "this host"
 
     def __eq__(self, other: object) -> bool:
@@ -47,19 +54,24 @@ class GroupAndPipes(FarPipes):
 
 
 class ChosenPipes(FarPipes):
-    """Some by pipes of this host and some by TCP, as links were chosen; others by the group."""
+    """Some by pipes of this host and some by TCP, as links were chosen; others by the group.
+
+    Others again have an address each, for a datagram of their own.
+    """
 
     near: Pipes
     far: Pipes
     has_group: bool  # type: ignore[misc]
 
     def __new__(
-        cls, near: Iterable[bytes] = (), far: Iterable[bytes] = (), *, has_group: bool = False
-    ) -> "ChosenPipes":
+        cls, near: Iterable[bytes] = (), far: Iterable[bytes] = (), *, has_group: bool = False,
+        addresses: Iterable[Address] = (),
+    ) -> "ChosenPipes":  # fmt: skip
         """Say who is reached how."""
         near, far = Pipes(near), Pipes(far)  # Ready to be handed to their links.
         chosen = super().__new__(cls, near + far)
         chosen.near, chosen.far, chosen.has_group = near, far, has_group
+        chosen.addresses = tuple(addresses)
         return chosen
 
     def __eq__(self, other: object) -> bool:
@@ -70,7 +82,7 @@ class ChosenPipes(FarPipes):
 
     @property
     def _parts(self) -> tuple[object, ...]:
-        return self.near, self.far, self.has_group
+        return self.near, self.far, self.has_group, self.addresses
 
 
 NOWHERE: Final = ChosenPipes()

@@ -9,6 +9,7 @@ from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.probing import Probing
 from hubbub.protocol.state import Interest
 from hubbub.wire import control
 from hubbub.wire.control import Grant, Want
@@ -42,6 +43,7 @@ class Controls:
         incoming: Incoming,
         outgoing: Outgoing,
         take_index: Callable[[int, Peer, int], None],
+        probing: Probing,
     ) -> None:
         self.endpoint = endpoint
         self.interest = interest
@@ -51,6 +53,7 @@ class Controls:
         self.incoming = incoming
         self.outgoing = outgoing
         self.take_index = take_index
+        self.probing = probing
 
     def take(self, now: int, peer: Peer, header: Header, body: bytes) -> str:
         """Take a frame; return why it was not one that we know, or sound."""
@@ -66,7 +69,10 @@ class Controls:
         if heartbeat is None:
             return False
         if self.endpoint.link is MULTICAST:
-            peer.grouped_ns = now
+            if heartbeat.tails or not self.endpoint.is_straight:
+                peer.grouped_ns = now
+            else:
+                self.probing.hear(now, peer)
         self.outgoing.receipts.welcome(peer)
         peer.hear_of(heartbeat.version, now)
         self.take_index(now, peer, heartbeat.node_index)
@@ -125,7 +131,9 @@ class Controls:
 
     def _take_hello(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         self.outgoing.receipts.welcome(peer)
-        return self.membership.take_hello(now, peer, body)
+        is_sound = self.membership.take_hello(now, peer, body)
+        self.probing.greet(peer)
+        return is_sound
 
     def _take_change(self, now: int, peer: Peer, header: Header, body: bytes) -> bool:
         self.outgoing.receipts.welcome(peer)

@@ -5,9 +5,11 @@ events, fetched by the shell. Nothing here raises because of what a peer sent: i
 `drops`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
+
+from msgspec.structs import asdict
 
 from hubbub.events import Closed, Event, Nagging, VersionMismatch
 from hubbub.limits import (
@@ -33,6 +35,7 @@ from hubbub.protocol.matches import Matches
 from hubbub.protocol.membership import Membership
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.probing import Probing
 from hubbub.protocol.register import Register
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.settings import Settings
@@ -41,7 +44,7 @@ from hubbub.protocol.timetrigger.gateway import Gateway
 from hubbub.protocol.timetrigger.lanes import Lanes
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import control
-from hubbub.wire.control import Goodbye, Heartbeat, Hello, Tail
+from hubbub.wire.control import Goodbye, Heartbeat, Hello, PlacedHello, Tail
 from hubbub.wire.header import (
     BEACON,
     CHANGE,
@@ -125,12 +128,14 @@ class Core:
             self.endpoint, self.discovery, self.matches, self.incoming, self.outgoing,
             self.express, self._changed, self._take_index,
         )  # fmt: skip
+        self.probing = Probing(self.endpoint, self._make_heartbeat, self.reroute)
         self.controls = Controls(
             self.endpoint, self.interest, self.discovery, self.membership, self.incoming,
-            self.outgoing, self._take_index,
+            self.outgoing, self._take_index, self.probing,
         )  # fmt: skip
         self.timed = Gateway(self.endpoint, self.peers, body_bytes_max)
         self.timed.time.use(settings.clock)
+        self.timed.office.link_to = self.outgoing.grants.link_to
         self.lanes = Lanes(self.endpoint, self.peers, self.timed.relay, self._receive_frame)
         self.membership.on_forget = self.timed.forget
         self.on_beacon: Callable[[int, Peer, bytes], None] | None = None  # Set by gateways.
@@ -385,6 +390,7 @@ class Core:
                     self.due_ns = due_ns
                 return
         endpoint.link = source.link if isinstance(source, Pipes) else MULTICAST
+        endpoint.came_from = source
         size = len(buffer)
         step = segment_bytes or size or 1
         if size > HEADER_BYTES and buffer[KIND_OFFSET] == RESPONSE:
@@ -496,7 +502,8 @@ class Core:
     def _move(self, now: int, peer: Peer, address: Address) -> None:
         """Note where a peer is heard from now."""
         peer.address = address
-        peer.grouped_ns = now
+        if not self.endpoint.is_probed_by(peer.key):
+            peer.grouped_ns = now
         self.outgoing.grants.follow(peer)
         self._look_at_links(now)
         if peer.pipe is not None and self._note_grouped(now):
@@ -573,6 +580,7 @@ class Core:
         is_beat = now >= self.discovery.heartbeat_ns
         if is_beat:
             self._note_unheard(now)
+            self.probing.tell(peers)
         if is_tail_due or is_beat:
             self._tell_ends(now, is_beat=is_beat)
         if self.is_closing:
@@ -631,9 +639,12 @@ class Core:
             self.discovery.heartbeat_ns = now + self.discovery.heartbeat_interval_ns
 
     def _send_heartbeat(self, destination: Address | None, tails: list[Tail]) -> None:
+        self.endpoint.send(destination, HEARTBEAT, 0, self._make_heartbeat(tails))
+
+    def _make_heartbeat(self, tails: Sequence[Tail] = ()) -> bytes:
         grtt_us = self.outgoing.grants.grtt_ns // US
-        heartbeat = Heartbeat(self.discovery.announcer.told, grtt_us, tails, self.register.index)
-        self.endpoint.send(destination, HEARTBEAT, 0, control.encode_heartbeat(heartbeat))
+        version, index = self.discovery.announcer.told, self.register.index
+        return control.encode_heartbeat(Heartbeat(version, grtt_us, list(tails), index))
 
     def _advance_closing(self, now: int) -> None:
         """Say goodbye once all was sent; be closed once all was received or patience ends."""
@@ -658,12 +669,14 @@ class Core:
 
     def _introduction(self) -> Hello:
         identity = self.endpoint.identity
-        return Hello(
+        hello = Hello(
             identity.name, identity.host, identity.pid, identity.domain, self.interest.version,
             0, 1, [], self.incoming.offered_bytes(), [], False, index=self.register.index,
             release=identity.release, uptime_s=(self.endpoint.now - self._opened_ns) // SECOND,
             links=encode_links(self.endpoint.links),
         )  # fmt: skip
+        port = self.endpoint.datagram_port
+        return PlacedHello(**asdict(hello), datagram_port=port) if port else hello
 
     def _changed(self, now: int) -> None:
         """Who is here, or who receives what, has changed: look at every timer."""

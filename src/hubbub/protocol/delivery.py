@@ -9,6 +9,7 @@ from hubbub.message import Passage, Source
 MULTICAST: Final = "multicast"
 LOCAL: Final = "local"
 TCP: Final = "tcp"
+DATAGRAM: Final = "datagram"
 LOOPBACK: Final = "loopback"
 INPROC: Final = "inproc"
 SERVICES: Final = "services"

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from hubbub.limits import (
     ANNOUNCE_INTERVAL,
     DEPARTED_MAX,
@@ -35,7 +37,7 @@ from hubbub.protocol.declared import News
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.state import State, describe
 from hubbub.wire import control
-from hubbub.wire.control import Hello, Publication
+from hubbub.wire.control import Hello, PlacedHello, Publication
 from hubbub.wire.header import split_key
 
 _KNOWN_MAX = 64
@@ -135,7 +137,7 @@ class Discovery:
         """Tell whether we were kept from running; a node that always is opens all the same."""
         return now >= planned_ns + OPENING_LATE and now < self._began_ns + OPENING_MAX
 
-    def take_hello(self, now: int, peer: Peer, hello: Hello, own_key: bytes) -> News | None:
+    def take_hello(self, now: int, peer: Peer, hello: PlacedHello, own_key: bytes) -> News | None:
         """Learn from a HELLO, and plan an answer; return what became known by it."""
         # The first part tells whom it knows.
         if not hello.is_reply and not hello.part and crc32(own_key) not in hello.known:
@@ -227,24 +229,16 @@ class Discovery:
         parts = list(self._parts(len(control.encode(base)) + _HELLO_MARGIN_BYTES))
         return [
             control.encode(
-                Hello(
-                    base.name,
-                    base.host,
-                    base.pid,
-                    base.domain,
-                    self.state.interest.version,
-                    part,
-                    len(parts),
-                    patterns,
-                    base.window_bytes,
-                    [] if part else known,
-                    is_reply,
+                replace(
+                    base,
+                    interest_version=self.state.interest.version,
+                    part=part,
+                    parts=len(parts),
+                    patterns=patterns,
+                    known=[] if part else known,
+                    is_reply=is_reply,
                     version=self.state.version,
                     publications=publications,
-                    index=base.index,
-                    release=base.release,
-                    uptime_s=base.uptime_s,
-                    links=base.links,
                 )
             )
             for part, (patterns, publications) in enumerate(parts)

@@ -11,7 +11,7 @@ from hubbub.events import Event, GapAbandoned
 from hubbub.limits import US
 from hubbub.message import Source
 from hubbub.protocol.audience import ANYBODY, Audience
-from hubbub.protocol.burst import Address, Burst
+from hubbub.protocol.burst import Address, Burst, Straight
 from hubbub.protocol.delivery import INPROC, LOCAL, MULTICAST, TCP, Delivery, Handover
 from hubbub.protocol.receiver import resolve_nothing
 from hubbub.protocol.settings import Settings
@@ -63,8 +63,10 @@ class Endpoint:
         self.random = random
         self.packets = packets
         self.now = 0
-        self.link = MULTICAST  # By which the frame under way came.
+        self.link = MULTICAST  # By which the frame under way came,
+        self.came_from: Address = ()  # and from where.
         self.links: Links = (INPROC, LOCAL, MULTICAST, TCP)  # That this node has.
+        self.datagram_port = 0  # Where it takes datagrams, for those whom no group tells; 0: none.
         self.wall_offset_ns = 0  # Wall clock minus monotonic clock, kept by the shell.
         # Makes payloads of the references of a peer; the shell knows how.
         self.resolve: Callable[[bytes, list[bytes]], list[Any] | None] = resolve_nothing
@@ -77,6 +79,18 @@ class Endpoint:
         self.events: list[Event | Handover] = []
         self.counters: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()  # What peers sent and we did not take, by reason.
+
+    @property
+    def is_straight(self) -> bool:
+        """Tell whether the frame under way came by UDP to us alone."""
+        return isinstance(self.came_from, Straight)
+
+    def is_probed_by(self, key: bytes) -> bool:
+        """Tell whether what came straight from a node says nothing of the group.
+
+        Who is connected by TCP may send datagrams where the group does not reach.
+        """
+        return self.is_straight and bool(self.ways.host_of(key))
 
     @property
     def received_ns(self) -> int:

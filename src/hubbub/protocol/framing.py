@@ -138,7 +138,7 @@ class Framer:
         """
         self.destination = straight if route is None else route
         was_piped, self.route = self._is_piped, route
-        self._is_piped = route is not None and not route.has_group
+        self._is_piped = route is not None and not (route.has_group or route.addresses)
         self.is_near = route is not None and route.is_near
         if was_piped == self._is_piped:
             return

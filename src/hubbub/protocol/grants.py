@@ -21,7 +21,7 @@ from hubbub.limits import (
     US,
 )
 from hubbub.protocol.burst import Address, Pipes
-from hubbub.protocol.delivery import INPROC, MULTICAST
+from hubbub.protocol.delivery import DATAGRAM, INPROC, MULTICAST
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.granting import write_grant
 from hubbub.protocol.moves import Move, sides_of
@@ -31,7 +31,7 @@ from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic, Sides
 from hubbub.wire.control import GrantedStream
 from hubbub.wire.header import BESIDE, CLASS_OF, CLASSES, RELIABLES
-from hubbub.wire.wishes import LINKS_OF, Links, may_hand_over
+from hubbub.wire.wishes import BY_DATAGRAM, LINKS_OF, Links, may_hand_over
 
 
 def _nothing() -> None:
@@ -132,10 +132,21 @@ class Grants:
 
     def link_to(self, peer: Peer, links: Links) -> str:
         """Return the first of these links that leads to a peer now; empty: none does."""
-        timeout_ns = int(self.endpoint.settings.peer_timeout_ms * MS)
-        grouped_ns = peer.grouped_ns
-        is_heard = grouped_ns is not None and grouped_ns >= self.endpoint.now - timeout_ns
+        is_heard = self._is_recent(peer.grouped_ns)
+        if DATAGRAM in links and not self._takes_datagrams(peer, is_heard=is_heard):
+            links = tuple(link for link in links if link != DATAGRAM)
         return self.endpoint.ways.link_to(peer.key, links, is_heard=is_heard)
+
+    def _is_recent(self, heard_ns: int | None) -> bool:
+        timeout_ns = int(self.endpoint.settings.peer_timeout_ms * MS)
+        return heard_ns is not None and heard_ns >= self.endpoint.now - timeout_ns
+
+    def _takes_datagrams(self, peer: Peer, *, is_heard: bool) -> bool:
+        """Tell whether datagrams may go to a peer, and get there as far as anybody can know."""
+        if DATAGRAM not in self.endpoint.links or DATAGRAM not in peer.links:
+            return False
+        is_heard = is_heard or self._is_recent(peer.straight_ns)
+        return is_heard and not isinstance(peer.address, Pipes)
 
     def _branch_out(self, peer: Peer, topics: list[OutgoingTopic]) -> list[OutgoingTopic]:
         """Return the branches of topics that a peer wants by links of its choice."""
@@ -375,16 +386,30 @@ class Grants:
             is_lost = not link or self._peers[key].lost_ns is not None
             if sender.flow.set_lost(key, sender.next_sequence, is_lost=is_lost) and not is_lost:
                 sender.remind(self.endpoint.now)
+        if stream in BY_DATAGRAM:
+            sender.framer.take_route(*self._find_addresses(links))
+            return
         route = ways.choose(links, self.endpoint.behind)
         straight = self._find_straight(stream, keys) if route is None else None
         sender.framer.take_route(route, straight)
+
+    def _find_addresses(self, links: dict[bytes, str]) -> tuple[Pipes | None, Address | None]:
+        """Choose the way of a stream that may take datagrams: pipes, and the address of only one.
+
+        What goes to the group goes there for one receiver, too. So whatever comes to somebody alone
+        came by a datagram, and the receiver can tell.
+        """
+        addresses = [self._peers[key].address for key, link in links.items() if link == DATAGRAM]
+        if len(addresses) == 1 == len(links):
+            return None, addresses[0]
+        return self.endpoint.ways.choose(links, self.endpoint.behind, addresses), None
 
     def way_to(self, peer: Peer, stream: int) -> Address | None:
         """Return where to send what of a stream is for one peer alone; None: nowhere."""
         if stream not in LINKS_OF:
             return peer.reach
         link = self.link_to(peer, LINKS_OF[stream])
-        if link == MULTICAST:
+        if link in (MULTICAST, DATAGRAM):
             return None if isinstance(peer.address, Pipes) else peer.address
         return self.endpoint.ways.choose({peer.key: link}, ()) if link else None
 

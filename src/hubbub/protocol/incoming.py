@@ -19,7 +19,7 @@ from hubbub.limits import (
     STATUS_WINDOW_SHARE,
     US,
 )  # fmt: skip
-from hubbub.protocol.delivery import make_passage
+from hubbub.protocol.delivery import DATAGRAM, MULTICAST, make_passage
 from hubbub.protocol.endpoint import Endpoint
 from hubbub.protocol.gateway.relayed import Places
 from hubbub.protocol.nagging import NaggingMonitor
@@ -44,7 +44,7 @@ from hubbub.wire.header import (
     read_stream,
 )
 from hubbub.wire.train import read_time
-from hubbub.wire.wishes import ALL_STREAMS
+from hubbub.wire.wishes import ALL_STREAMS, BY_DATAGRAM
 
 _EARLY_BYTES_MAX = 1 << 20
 EARLY_HEADER_BYTES = 512
@@ -119,6 +119,8 @@ class Incoming:
         receiver.echo_ns = now
         if is_for_us:
             passage, link = receiver.way.link, self.endpoint.link
+            if receiver.may_come_by_datagram:
+                link = self._link_of(header.stream)
             if (
                 passage.receivers_bitmap != header.bitmap
                 or passage.receiver != header.receiver
@@ -218,7 +220,17 @@ class Incoming:
             self.endpoint.drops["not_granted"] += 1
             return
         peer.early_bytes += size_bytes
-        peer.early.append((header, frame, self.endpoint.link))
+        peer.early.append((header, frame, self._link_of(header.stream)))
+
+    def _link_of(self, stream: int) -> str:
+        """Name the link by which the frame under way came.
+
+        The socket of the group sends datagrams to one alone, too. Only streams that may take that
+        link tell them apart: with the others it is how the group reaches its only receiver.
+        """
+        endpoint = self.endpoint
+        is_datagram = stream in BY_DATAGRAM and endpoint.link is MULTICAST and endpoint.is_straight
+        return DATAGRAM if is_datagram else endpoint.link
 
     def report(self, peer: Peer, receiver: Receiver) -> None:
         """Turn the holes of a stream into events."""

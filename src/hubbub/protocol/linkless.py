@@ -15,7 +15,8 @@ from hubbub.protocol.matches import Matches
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.state import State
-from hubbub.wire.wishes import Links, combine, decode_links, framed, may_hand_over
+from hubbub.wire.header import BEST_EFFORT, RELIABLE
+from hubbub.wire.wishes import INPROC, Links, combine, decode_links, framed, may_hand_over
 
 
 class Case(NamedTuple):
@@ -26,6 +27,7 @@ class Case(NamedTuple):
     published: Links
     wanted: Links
     is_publisher: bool  # Whether the peer is who publishes it.
+    cls: int  # Of streams: what is reliable takes no datagrams.
 
 
 class Linkless:
@@ -64,7 +66,8 @@ class Linkless:
             for number, wish in sorted(peer.debt.unserved) if peer.is_present else ():
                 topic = self.outgoing.topics.get(number)
                 if topic is not None and topic.subject in self.state.topics:
-                    yield Case(peer.key, topic.subject, topic.links, wish, False)
+                    cls = RELIABLE if topic.is_reliable else BEST_EFFORT
+                    yield Case(peer.key, topic.subject, topic.links, wish, False, cls)
 
     def _publishers(self) -> Iterator[Case]:
         """Name what we cannot get from whom."""
@@ -74,24 +77,26 @@ class Linkless:
         for subject, peers in self.matches.publishing.items():
             wanted = [wish for wish, matcher in wishes if matcher.match(subject)]
             for peer in peers.values() if wanted else ():
-                published = decode_links(peer.declared.publications[subject].links)
+                publication = peer.declared.publications[subject]
+                published, cls = decode_links(publication.links), publication.stream
                 for wish in wanted:
-                    if peer.links and not self._is_reached(peer, published, wish):
-                        yield Case(peer.key, subject, published, wish, True)
+                    if peer.links and not self._is_reached(peer, published, wish, cls):
+                        yield Case(peer.key, subject, published, wish, True, cls)
 
-    def _is_reached(self, peer: Peer, published: Links, wanted: Links) -> bool:
+    def _is_reached(self, peer: Peer, published: Links, wanted: Links, cls: int) -> bool:
         """Tell whether a link that both sides allow leads to a peer."""
         if not (published or wanted):
             return True
         if peer.is_nearby and may_hand_over(published, wanted):
             return True
-        links = framed(combine(published, wanted))
+        links = framed(combine(published, wanted), cls)
         return bool(self.outgoing.grants.link_to(peer, links))
 
     def _is_hopeless(self, case: Case) -> bool:
         """Tell whether no link could ever do, by what both insist on and what both have."""
         peer = self.peers[case.peer]
-        allowed = combine(case.published, case.wanted)
+        links = combine(case.published, case.wanted)
+        allowed = [one for one in links if one == INPROC or one in framed(links, case.cls)]
         return not any(one in self.endpoint.links and one in peer.links for one in allowed)
 
     def advance(self, now: int) -> None:

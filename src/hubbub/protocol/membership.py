@@ -20,7 +20,7 @@ from hubbub.protocol.matches import Matches
 from hubbub.protocol.outgoing import Outgoing
 from hubbub.protocol.peers import Peer
 from hubbub.wire import control
-from hubbub.wire.control import Change, Goodbye, Hello, Want
+from hubbub.wire.control import Change, Goodbye, PlacedHello, Want
 from hubbub.wire.header import CLASSES, GOODBYE, NAK, WANT, Header
 
 _SWEEPS_PER_TIMEOUT = 8
@@ -69,7 +69,9 @@ class Membership:
         else:
             peer.pipe = self.endpoint.pipes.get(header.key)
             peer.is_nearby = header.key in self.endpoint.nearby
-            peer.grouped_ns = now if self.endpoint.link is MULTICAST else None
+            is_piped = self.endpoint.link is not MULTICAST
+            is_apart = is_piped or self.endpoint.is_probed_by(peer.key)
+            peer.grouped_ns = None if is_apart else now
         return peer
 
     def welcome_back(self, now: int, peer: Peer) -> None:
@@ -82,7 +84,7 @@ class Membership:
 
     def take_hello(self, now: int, peer: Peer, body: bytes) -> bool:
         """Get to know a peer and what it wants; False: the body is malformed."""
-        hello = control.decode(Hello, body)
+        hello = control.decode(PlacedHello, body)
         if hello is None or hello.parts == 0:
             return False
         if hello.domain != self.endpoint.identity.domain:

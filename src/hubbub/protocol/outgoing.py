@@ -169,7 +169,9 @@ class Outgoing:
     def open_branch(self, topic: OutgoingTopic, wish: Links) -> OutgoingTopic | None:
         """Return the branch of a topic for those who insist on links; None: none can reach them."""
         branch = topic.branches.get(wish)
-        if branch is None and framed(combine(topic.links, wish)) and len(self.topics) < TOPICS_MAX:
+        cls = RELIABLE if topic.is_reliable else BEST_EFFORT
+        ways = framed(combine(topic.links, wish), cls)
+        if branch is None and ways and len(self.topics) < TOPICS_MAX:
             branch = topic.branches[wish] = Branch(self.next_number(), topic, wish)
             self.topics[branch.number] = branch
             home, sender = self.sender_of(topic), self._open_stream(branch.stream)

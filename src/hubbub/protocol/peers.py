@@ -16,7 +16,7 @@ from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.requests import Asks
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.subjects import Matcher
-from hubbub.wire.control import Grant, Hello, Replayed
+from hubbub.wire.control import Grant, PlacedHello, Replayed
 from hubbub.wire.header import NO_INDEX, RELIABLE, Header, split_key
 from hubbub.wire.wishes import ALL_RELIABLES, Links, decode_links, may_hand_over
 
@@ -66,6 +66,8 @@ class Peer:
         self.is_nearby = False  # In this process, and served without any frame.
         self.heard_ns = now
         self.grouped_ns: int | None = None  # When it was last heard otherwise than by a pipe.
+        self.straight_ns: int | None = None  # When it last said so that datagrams come through.
+        self.datagram_port = 0  # Where it takes them, if no frame has shown it yet; 0: unknown.
         self.is_known = False  # Its HELLO is complete.
         self.lost_ns: int | None = None  # When it timed out.
         self.ends: dict[int, int] | None = None  # From its goodbye: where its streams end.
@@ -152,7 +154,7 @@ class Peer:
         self.early.clear()
         self.early_bytes = 0
 
-    def introduce(self, now: int, hello: Hello) -> None:
+    def introduce(self, now: int, hello: PlacedHello) -> None:
         """Take name, place and age from a HELLO."""
         self.source = Source(hello.name, self.source.id, self.source.incarnation)
         self.host = hello.host
@@ -160,6 +162,7 @@ class Peer:
         self.window_bytes = hello.window_bytes
         self.release = hello.release
         self.links = decode_links(hello.links)
+        self.datagram_port = hello.datagram_port
         self.opened_ns = now - hello.uptime_s * SECOND
 
     def hear_of(self, version: int, now: int) -> None:

@@ -36,7 +36,7 @@ from hubbub.wire import batch, train
 from hubbub.wire.batch import SEGMENT_HEAD_BYTES
 from hubbub.wire.control import Lost, Range, Topic, decode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, KEY_BYTES, REFERS
-from hubbub.wire.wishes import ALL_RELIABLES, LINKS_OF, decode_links, name_by
+from hubbub.wire.wishes import ALL_RELIABLES, BY_DATAGRAM, LINKS_OF, decode_links, name_by
 
 _UNCOMMON: Final = DECLARES | REFERS
 
@@ -73,6 +73,7 @@ class Receiver:
         self.stream = stream
         self.source = source
         self.is_reliable = stream in ALL_RELIABLES
+        self.may_come_by_datagram = stream in BY_DATAGRAM
         self.way = Way()
         self.from_frame = from_frame
         self.next = from_frame

@@ -62,9 +62,9 @@ class OutgoingTopic:
         self.hops = hops  # Gateways that its messages have crossed, this one included.
         self.is_reliable = is_reliable
         self.links = links  # That it keeps to, in order of preference; none: any will do,
-        self.ways = framed(links)  # and those of them that frames take.
-        # Which stream it is published on; the one beside that may carry it, too.
         cls = RELIABLE if is_reliable else BEST_EFFORT
+        self.ways = framed(links, cls)  # and those of them that its frames take.
+        # Which stream it is published on; the one beside that may carry it, too.
         self.stream = stream_by(cls, self.ways) if self.ways else cls
         # The same messages for subscriptions that insist on links, as topics of their own
         # (protocol/branches.py), and the framers of their streams.

@@ -9,8 +9,8 @@ dropped by its sequence.
 
 from collections.abc import Collection
 
-from hubbub.protocol.burst import NOWHERE, ChosenPipes, FarPipes, GroupAndPipes, Pipes
-from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP
+from hubbub.protocol.burst import NOWHERE, Address, ChosenPipes, FarPipes, GroupAndPipes, Pipes
+from hubbub.protocol.delivery import DATAGRAM, LOCAL, MULTICAST, TCP
 from hubbub.wire.wishes import Links
 
 
@@ -63,6 +63,13 @@ class Ways:
         """Return the nodes that are reached by TCP."""
         return [key for key, pipe in self.best.items() if pipe.link == TCP]
 
+    def host_of(self, key: bytes) -> str:
+        """Return the address of the host that a connection by TCP leads to; empty: none does."""
+        pipe = self._spare.get(key) or self.best.get(key)
+        if not isinstance(pipe, FarPipes):
+            return ""
+        return pipe.place.rpartition(":")[0].strip("[]")
+
     def note_unheard(self, keys: frozenset[bytes]) -> None:
         """Let what is for all go also by pipes to these, whom the group may not reach."""
         if keys != self.unheard:
@@ -76,35 +83,43 @@ class Ways:
     def link_to(self, key: bytes, links: Links, *, is_heard: bool) -> str:
         """Return the first of these links that leads to a node now; empty: none does.
 
-        `is_heard` says that it was heard by the group lately.
+        `is_heard` says that it was heard by the group lately. Who asks names datagram only where
+        that leads there.
         """
         best = self.best.get(key)
         is_open = {
             LOCAL: best is not None and best.is_near,
             TCP: key in self._spare or (best is not None and not best.is_near),
             MULTICAST: self.has_group and is_heard,
+            DATAGRAM: True,
         }
         return next((link for link in links if is_open.get(link)), "")
 
-    def choose(self, links: dict[bytes, str], behind: Collection[bytes]) -> Pipes | None:
+    def choose(
+        self,
+        links: dict[bytes, str],
+        behind: Collection[bytes],
+        addresses: Collection[Address] = (),
+    ) -> Pipes | None:
         """Choose the way of new frames for receivers that are to be reached by these links.
 
-        None is the group. Who is behind is passed by, as ever.
+        Those by datagrams have these addresses. None is the group. Who is behind is passed by, as
+        ever.
         """
         near = [key for key, link in links.items() if link == LOCAL]
         far = [key for key, link in links.items() if link == TCP]
         has_group = MULTICAST in links.values()
-        if has_group and not near and not far:
+        if has_group and not (near or far or addresses):
             return None
         ready = [key for key in near if key not in behind]
         if near and len(near) == len(links):
             # Only then may large payloads go by reference: whom no link leads to just now will ask
             # for them, and could not follow it.
             return Pipes(ready or near)
-        near = ready if ready or far or has_group else near
-        if not (near or far or has_group):
+        near = ready if ready or far or has_group or addresses else near
+        if not (near or far or has_group or addresses):
             return NOWHERE
-        return ChosenPipes(near, far, has_group=has_group)
+        return ChosenPipes(near, far, has_group=has_group, addresses=addresses)
 
     def route(self, keys: list[bytes], behind: Collection[bytes]) -> Pipes | None:
         """Choose the way of new frames for these receivers; None: the group.

@@ -27,6 +27,7 @@ from hubbub.links.local import LocalLink
 from hubbub.links.multicast import MulticastLink
 from hubbub.links.pipe_set import PipeSet
 from hubbub.links.tcp import TcpLink
+from hubbub.links.unicast import UnicastLink
 from hubbub.protocol.burst import Burst, ChosenPipes, Pipes
 from hubbub.protocol.core import Core
 from hubbub.protocol.framing import Framer
@@ -52,7 +53,7 @@ class Driver:
     def __init__(
         self,
         core: Core,
-        link: MulticastLink | HostLink,
+        link: MulticastLink | UnicastLink | HostLink,
         loop: Loop,
         dispatcher: Dispatcher,
         on_fork: Callable[[str], None],
@@ -81,7 +82,7 @@ class Driver:
         drivers = (self.pipes, self.tcp)
         self.pipe_drivers: list[PipeDriver] = [one for one in drivers if one is not None]
         self._pipe_set = PipeSet([one.link for one in self.pipe_drivers])
-        if isinstance(link, HostLink):
+        if isinstance(link, HostLink | UnicastLink):
             link.use(self._pipe_set)
             core.endpoint.ways.has_group = False
         self.journal = Journal(core, link)
@@ -270,8 +271,8 @@ class Driver:
             if frame is None:
                 return False
             burst = Burst(sender.framer.destination, [frame], 0)
-            if not self._send(burst):
-                self._stuck = burst
+            self._stuck = self._send(burst)
+            if self._stuck is not None:
                 self.loop.watch_writable(self, self.link.writable_fileno(), True)
             if self.journal.is_tracing_out:
                 self.journal.trace_out(burst)
@@ -423,37 +424,40 @@ class Driver:
             burst = self._stuck or core.next_burst(now, is_fresh=is_fresh)
             if burst is None:
                 break
-            if not self._send(burst):
-                self._stuck = burst
+            self._stuck = self._send(burst)
+            if self._stuck is not None:
                 self.loop.watch_writable(self, self.link.writable_fileno(), True)
                 break
-            self._stuck = None
             if self.journal.is_tracing_out:
                 self.journal.trace_out(burst)
         if core.deliveries or core.events:
             self.dispatcher.put(core.deliveries, core.events)
 
-    def _send(self, burst: Burst) -> bool:
-        """Hand a burst to its link; False: offer it again when there is room."""
+    def _send(self, burst: Burst) -> Burst | None:
+        """Hand a burst to its link; return what is to be offered again when there is room."""
         destination = burst.destination
         if not isinstance(destination, Pipes):
-            return self.link.send(burst)
+            return None if self.link.send(burst) else burst
         if destination.is_near and self.pipes is not None:
             self.pipes.link.send(destination, burst.buffers, burst.segment_bytes)
-            return True
+            return None
         if destination.has_group and not self.link.send(burst._replace(destination=None)):
-            return False
+            return burst
         if isinstance(destination, ChosenPipes):
-            self._send_chosen(destination, burst)
-            return True
+            return self._send_chosen(destination, burst)
         self._pipe_set.send(destination, burst.buffers, burst.segment_bytes)
-        return True
+        return None
 
-    def _send_chosen(self, destination: ChosenPipes, burst: Burst) -> None:
-        """Send by just those pipes that were chosen."""
+    def _send_chosen(self, destination: ChosenPipes, burst: Burst) -> Burst | None:
+        """Send by just those pipes that were chosen, and to those who get a datagram each."""
         for pipes, chosen in ((self.pipes, destination.near), (self.tcp, destination.far)):
             if pipes is not None and chosen:
                 pipes.link.send(chosen, burst.buffers, burst.segment_bytes)
+        for place, address in enumerate(destination.addresses):
+            if not self.link.send(burst._replace(destination=address)):
+                left = ChosenPipes(addresses=destination.addresses[place:])
+                return burst._replace(destination=left)
+        return None
 
     def _poll(self, now: int) -> None:
         """Once a second: look after the interface, the wall clock and the logs."""

@@ -24,6 +24,7 @@ from hubbub.limits import SECOND
 from hubbub.links.host import HostLink
 from hubbub.links.inlet import Received
 from hubbub.links.multicast import MulticastLink
+from hubbub.links.unicast import UnicastLink
 from hubbub.protocol.burst import Burst
 from hubbub.protocol.core import Core
 from hubbub.protocol.timetrigger.passing import Discarded
@@ -64,7 +65,7 @@ _repair = logger_of("repair")
 class Journal:
     """The log of one channel."""
 
-    def __init__(self, core: Core, link: MulticastLink | HostLink) -> None:
+    def __init__(self, core: Core, link: MulticastLink | UnicastLink | HostLink) -> None:
         self._core = core
         self._link = link
         self.is_tracing_in = False

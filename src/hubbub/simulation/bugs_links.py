@@ -5,11 +5,13 @@ from typing import Any
 from hubbub.protocol.branches import Branch
 from hubbub.protocol.burst import Pipes
 from hubbub.protocol.grants import Grants
+from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.linkless import Linkless
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.probing import Probing
 from hubbub.protocol.receiver import Receiver
 from hubbub.protocol.requests import Asks
-from hubbub.protocol.topics import OutgoingTopic
+from hubbub.protocol.topics import IncomingTopic, OutgoingTopic
 from hubbub.protocol.ways import Ways
 from hubbub.simulation.bugs import Method, bug
 from hubbub.wire.control import Topic
@@ -38,8 +40,12 @@ def repairs_by_any_link(sound: Method) -> Method:
 def references_though_somebody_is_away(sound: Method) -> Method:
     """Refer to shared memory as soon as all whom a link leads to are on this host."""
 
-    def choose(self: Ways, links: dict[bytes, str], behind: Any) -> Pipes | None:
-        return sound(self, {key: link for key, link in links.items() if link}, behind)  # type: ignore[no-any-return]
+    def choose(
+        self: Ways, links: dict[bytes, str], behind: Any, addresses: Any = ()
+    ) -> Pipes | None:
+        reached = {key: link for key, link in links.items() if link}
+        chosen: Pipes | None = sound(self, reached, behind, addresses)
+        return chosen
 
     return choose
 
@@ -103,3 +109,58 @@ def silent_group_still_used(sound: Method) -> Method:
         return self.endpoint.ways.link_to(peer.key, links, is_heard=is_heard)
 
     return link_to
+
+
+@bug(Grants, "_find_addresses", "datagrams")
+def datagram_to_one_of_many(sound: Method) -> Method:
+    """Send a datagram to the first of several receivers, as to the only one."""
+
+    def find_addresses(self: Grants, links: dict[bytes, str]) -> Any:
+        route, straight = sound(self, links)
+        is_many = route is not None and len(route.addresses) > 1
+        return (None, route.addresses[0]) if is_many else (route, straight)
+
+    return find_addresses
+
+
+@bug(Incoming, "_link_of", "datagrams")
+def datagram_taken_for_the_group(sound: Method) -> Method:
+    """Name the group as the link of whatever came by UDP."""
+    return lambda self, stream: self.endpoint.link
+
+
+@bug(Receiver, "extend", "datagrams")
+def best_effort_asked_for(sound: Method) -> Method:
+    """Ask for missing frames whatever class they are of."""
+
+    def extend(self: Receiver, now: int, next_sequence: int) -> None:
+        first = self.next
+        sound(self, now, next_sequence)
+        if not self.is_reliable and next_sequence > first:
+            self.requester.miss(now, first, next_sequence)
+
+    return extend
+
+
+@bug(IncomingTopic, "accept", "datagrams")
+def hole_of_best_effort_not_counted(sound: Method) -> Method:
+    """Go on behind a hole of best effort without counting it."""
+
+    def accept(self: IncomingTopic, *run: Any) -> None:
+        lost = self.lost
+        sound(self, *run)
+        self.lost = self.lost if self.is_reliable else lost
+
+    return accept
+
+
+@bug(Grants, "_takes_datagrams", "datagrams_fall_silent")
+def silent_datagrams_still_used(sound: Method) -> Method:
+    """Go on sending datagrams from where none was heard for long."""
+    return lambda self, peer, *, is_heard: not isinstance(peer.address, Pipes)
+
+
+@bug(Probing, "tell", "datagrams")
+def datagrams_never_probed(sound: Method) -> Method:
+    """Wait for the other side to send the first datagram."""
+    return lambda self, peers: None

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from hubbub.protocol.burst import Pipes
-from hubbub.protocol.delivery import LOCAL, MULTICAST, TCP, Delivery
+from hubbub.protocol.burst import Pipes, Straight
+from hubbub.protocol.delivery import DATAGRAM, LOCAL, MULTICAST, TCP, Delivery
 from hubbub.wire.header import DATA, KIND_OFFSET, SEGMENT, read_stream
 from hubbub.wire.wishes import LINKS_OF, Links
 
@@ -41,18 +41,19 @@ def check_run(subscriber: "Insistent | Latecomer", delivery: Delivery) -> None:
     subscriber.node.world.check(is_allowed, text)
 
 
-def link_of(source: "Address") -> str:
-    """Return by which link a frame came from there."""
-    if not isinstance(source, Pipes):
-        return MULTICAST
-    return LOCAL if source.is_near else TCP
+def link_of(source: "Address", links: Links) -> str:
+    """Return by which link a frame of a stream that keeps to these links came from there."""
+    if isinstance(source, Pipes):
+        return LOCAL if source.is_near else TCP
+    # Of a stream that takes no datagrams this is how the group reaches its only receiver.
+    return DATAGRAM if isinstance(source, Straight) and DATAGRAM in links else MULTICAST
 
 
 def check_link(node: "SimulatedNode", frame: bytes, source: "Address") -> None:
     """Check that a frame of a stream that keeps to links came by one of them."""
     links = LINKS_OF.get(read_stream(frame, 0))
     if links is not None and frame[KIND_OFFSET] in (DATA, SEGMENT):
-        link = link_of(source)
+        link = link_of(source, links)
         node.world.check(
             link in links, f"{node.name} got a frame by {link} of a stream for {'/'.join(links)}"
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hubbub.limits import MS, US
-from hubbub.protocol.burst import Address, Pipes
+from hubbub.protocol.burst import Address, Pipes, Straight
 from hubbub.simulation.pipes import PipeNetwork
 from hubbub.simulation.world import World
 from hubbub.wire.header import (
@@ -125,17 +125,23 @@ class Network:
         """Carry frames that leave from `at_ns` on; return when the last one has left."""
         if isinstance(destination, Pipes):
             at_ns = self.pipes.send(source, destination, frames, at_ns)
+            for address in destination.addresses:
+                at_ns = self.send(source, address, frames, at_ns)
             if not destination.has_group:
                 return at_ns
             destination = None
-        if not source.host.has_group:
+        is_alone = destination is not None
+        if not source.host.has_group and not (is_alone and source.host.has_datagram):
             return self.pipes.send_to_all(source, frames, at_ns)
-        return self.send_to(source, self._targets(source, destination), frames, at_ns)
+        targets = self._targets(source, destination)
+        return self.send_to(source, targets, frames, at_ns, is_straight=is_alone)
 
     def send_to(
-        self, source: Station, targets: list[Station], frames: list[bytes], at_ns: int
-    ) -> int:
+        self, source: Station, targets: list[Station], frames: list[bytes], at_ns: int, *,
+        is_straight: bool = False,
+    ) -> int:  # fmt: skip
         """Carry frames to some nodes; return when the last one has left."""
+        address = Straight(source.address) if is_straight else source.address
         for frame in frames:
             at_ns += int(len(frame) * _NANOSECONDS_PER_BYTE) + _FRAME_GAP_NS
             kind = name_kind(frame)
@@ -144,7 +150,7 @@ class Network:
                 continue
             for target in targets:
                 if not self._is_lost(source, target, frame, kind):
-                    self._carry(source, target, frame, at_ns)
+                    self._carry(source, target, frame, at_ns, address)
         return at_ns
 
     def _targets(self, source: Station, destination: Address | None) -> list[Station]:
@@ -171,7 +177,10 @@ class Network:
                 return True
         return chance(faults.loss) or chance(faults.kind_loss.get(kind, 0))
 
-    def _carry(self, source: Station, target: Station, frame: bytes, at_ns: int) -> None:
+    def _carry(
+        self, source: Station, target: Station, frame: bytes, at_ns: int,
+        address: Address | None = None,
+    ) -> None:  # fmt: skip
         world, faults = self.world, self.faults
         pair = source.index, target.index
         copies = 2 if world.chance(faults.duplicate) else 1
@@ -184,7 +193,7 @@ class Network:
                 self._latest[pair] = arrival_ns
             if world.chance(faults.corrupt):
                 frame = self._corrupted(frame)
-            world.at(arrival_ns, self._arrive, target.address, frame, source.address)
+            world.at(arrival_ns, self._arrive, target.address, frame, address or source.address)
 
     def _arrive(self, address: Address, frame: bytes, source: Address) -> None:
         # Whoever has the address now gets it: a node that restarted hears what was for the old one.

@@ -17,7 +17,7 @@ from hubbub.limits import FRAME_COST_BYTES, MS, PIPE_FRAME_BYTES, US
 from hubbub.message import Source
 from hubbub.protocol.burst import NOWHERE, Address, Pipes
 from hubbub.protocol.core import Core
-from hubbub.protocol.delivery import LOCAL, TCP, Delivery, Handover
+from hubbub.protocol.delivery import DATAGRAM, LOCAL, TCP, Delivery, Handover
 from hubbub.protocol.endpoint import Identity
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.settings import Settings
@@ -53,6 +53,7 @@ class Host:
     stall_ns: int = 100 * MS  # ...by up to this.
     eagain: float = 0.0
     has_group: bool = True  # Else all its pipes are the group.
+    has_datagram: bool = False  # Whether datagram is one of its links.
     first_frame: int = 1
     first_message: int = 1
     settings: Settings = field(default_factory=Settings)
@@ -90,6 +91,9 @@ class SimulatedNode:
         self.core.endpoint.ways.has_group = host.has_group
         if not host.has_group:
             self.core.endpoint.links = (LOCAL, TCP)
+        if host.has_datagram:
+            self.core.endpoint.links += (DATAGRAM,)
+            self.core.endpoint.datagram_port = self.address[1]
         self.patterns: dict[str, int] = {}
         self.has_history = False  # Gaps reported here may be of the history of a latecomer.
         self.latecomers: list[Latecomer] = []
@@ -309,11 +313,16 @@ class SimulatedNode:
         self.had_pipes = True
         if is_open:
             self.pipes.add((key, link))
-            self.core.open_pipe(self.now, key, link=link)
+            self.core.open_pipe(self.now, key, link=link, place=self._place_of(key))
         else:
             self.pipes.discard((key, link))
             self.core.close_pipe(self.now, key, is_dead=is_dead, link=link)
         self._wake_at(self.world.now)
+
+    def _place_of(self, key: bytes) -> str:
+        """Name the other end of a connection; its port says nothing of where datagrams go."""
+        other = self.network.pipes.nodes.get(key)
+        return "" if other is None else f"{other.address[0]}:1"
 
     def _wake_at(self, true_ns: int) -> None:
         true_ns = max(true_ns, self._late_until_ns, self.world.now)
@@ -386,7 +395,9 @@ class SimulatedNode:
         size = len(run[0])
         while self._buffer and len(run) < 40 and len(run[-1]) == size:
             frame, other = self._buffer[0]
-            if other != source or len(frame) > size:
+            # Where datagrams are told from what is for all, they come by another socket.
+            is_apart = self.host.has_datagram and type(other) is not type(source)
+            if other != source or is_apart or len(frame) > size:
                 return
             run.append(frame)
             self._buffer.popleft()

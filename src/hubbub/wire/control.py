@@ -287,6 +287,15 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
     links: U16 = 0
 
 
+class PlacedHello(Hello, array_like=True, frozen=True):
+    """The same of a node that takes datagrams at a port no group would tell.
+
+    Only who has one says it, so that the HELLO of all others is as short as it was.
+    """
+
+    datagram_port: U16 = 0
+
+
 # What one step of a declared state is; a step of another kind only counts.
 WANTS: Final = 1
 WANTS_NO_MORE: Final = 2
@@ -406,11 +415,12 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoders: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Grant, Want, Goodbye, Change)
+    kind: msgspec.msgpack.Decoder(kind)
+    for kind in (Hello, PlacedHello, Grant, Want, Goodbye, Change)
 }
 _declarations: Final = msgspec.msgpack.Decoder(list[Topic])
 
-Body = TypeVar("Body", Hello, Grant, Want, Goodbye, Change)
+Body = TypeVar("Body", Hello, PlacedHello, Grant, Want, Goodbye, Change)
 
 
 def encode(body: Hello | Grant | Want | Goodbye | Change | Step) -> bytes:

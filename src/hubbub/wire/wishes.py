@@ -16,8 +16,11 @@ from hubbub.wire.header import BEST_EFFORT, CLASS_OF, RELIABLE, RELIABLES, STREA
 Links = tuple[str, ...]
 
 INPROC: Final = "inproc"
-_NAMES: Final = (INPROC, "local", "multicast", "tcp", "link5", "link6", "link7")  # To come.
-_OF_FRAMES: Final = ("local", "multicast", "tcp")
+DATAGRAM: Final = "datagram"
+_NAMES: Final = (INPROC, "local", "multicast", "tcp", DATAGRAM, "link6", "link7")  # Two to come.
+# Datagrams are not repaired, so nothing reliable takes them (decision 0053).
+_REPAIRED: Final = ("local", "multicast", "tcp")
+_OF_FRAMES: Final = {RELIABLE: _REPAIRED, BEST_EFFORT: (*_REPAIRED, DATAGRAM)}
 _NUMBERS: Final = {name: number for number, name in enumerate(_NAMES, 1)}
 _BITS: Final = 3
 _MARK: Final = "@"
@@ -67,9 +70,9 @@ def name_by_any(pattern: str) -> str:
     return f"{_MARK}0 {pattern}"
 
 
-def framed(links: Links) -> Links:
-    """Return the links that frames take: nodes of one process hand messages over."""
-    return tuple(link for link in links if link in _OF_FRAMES)
+def framed(links: Links, cls: int) -> Links:
+    """Return the links that frames of a class take: nodes of one process hand messages over."""
+    return tuple(link for link in links if link in _OF_FRAMES[cls])
 
 
 def combine(published: Links, wanted: Links) -> Links:
@@ -93,9 +96,15 @@ def stream_by(cls: int, links: Links) -> int:
     return _FIRST_STREAM[cls] + encode_links(links)
 
 
-_LISTS: Final = [links for count in (1, 2, 3) for links in permutations(_OF_FRAMES, count)]
-LINKS_OF: Final = {stream_by(cls, links): links for cls in _FIRST_STREAM for links in _LISTS}
-_CLASS_OF: Final = CLASS_OF | {stream_by(cls, one): cls for cls in _FIRST_STREAM for one in _LISTS}
+_LISTS: Final = [
+    (cls, links)
+    for cls, names in _OF_FRAMES.items()
+    for count in range(1, len(names) + 1)
+    for links in permutations(names, count)
+]
+LINKS_OF: Final = {stream_by(cls, links): links for cls, links in _LISTS}
+BY_DATAGRAM: Final = frozenset(stream for stream, one in LINKS_OF.items() if DATAGRAM in one)
+_CLASS_OF: Final = CLASS_OF | {stream_by(cls, links): cls for cls, links in _LISTS}
 ALL_STREAMS: Final = frozenset((*STREAMS, *LINKS_OF))
 ALL_RELIABLES: Final = frozenset(
     (*RELIABLES, *(stream for stream in LINKS_OF if _CLASS_OF[stream] == RELIABLE))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ConfigurationError
-from hubbub.links.choice import choose_links, take_ways
+from hubbub.links.choice import best_effort_links, choose_links, refuse_unrepaired, take_ways
 from hubbub.links.dialling import HostAndPort
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
@@ -21,10 +21,10 @@ def links(
 @pytest.mark.parametrize(
     ("options", "chosen"),
     [
-        ({}, ("inproc", "local", "multicast")),
-        ({"peers": ["10.0.0.7"]}, ("inproc", "local", "tcp", "multicast")),
-        ({"peers": []}, ("inproc", "local", "multicast")),
-        ({"listen": 7266}, ("inproc", "local", "tcp", "multicast")),
+        ({}, ("inproc", "local", "multicast", "datagram")),
+        ({"peers": ["10.0.0.7"]}, ("inproc", "local", "tcp", "multicast", "datagram")),
+        ({"peers": []}, ("inproc", "local", "multicast", "datagram")),
+        ({"listen": 7266}, ("inproc", "local", "tcp", "multicast", "datagram")),
         ({"multicast": False}, ("inproc", "local", "tcp")),
         ({"links": ["local", "tcp"]}, ("local", "tcp")),
         ({"links": "tcp", "peers": ["h"]}, ("tcp",)),
@@ -34,9 +34,14 @@ def links(
         ({"network": False, "links": ["local"]}, ("local",)),
         ({"registration": "local"}, ("inproc", "local")),
         ({"registration": "local", "peers": "h"}, ("inproc", "local", "tcp")),
-        ({"registration": "network"}, ("inproc", "local", "multicast")),
-        ({"faults": Faults(loss=0.1)}, ("multicast",)),
-        ({"faults": Faults(loss=0.1), "peers": "h"}, ("tcp", "multicast")),
+        ({"registration": "network"}, ("inproc", "local", "multicast", "datagram")),
+        ({"faults": Faults(loss=0.1)}, ("multicast", "datagram")),
+        ({"faults": Faults(loss=0.1), "peers": "h"}, ("tcp", "multicast", "datagram")),
+        ({"links": ["tcp", "datagram"], "multicast": False}, ("tcp", "datagram")),
+        (
+            {"links": ["datagram", "multicast"], "faults": Faults(loss=0.1)},
+            ("datagram", "multicast"),
+        ),
     ],
 )
 def test_tcp_is_used_where_it_is_asked_for(options: dict[str, Any], chosen: Any) -> None:
@@ -49,6 +54,9 @@ def test_tcp_is_used_where_it_is_asked_for(options: dict[str, Any], chosen: Any)
         ({"links": []}, "at least one of local, tcp, multicast"),
         ({"links": ["inproc"]}, "at least one of local, tcp, multicast"),
         ({"links": ["local", "pigeon"]}, "'pigeon' is none of inproc, local, tcp, multicast"),
+        ({"links": ["datagram"]}, "at least one of local, tcp, multicast"),
+        ({"links": ["local", "datagram"]}, "by datagram nobody is found; add multicast, or tcp"),
+        ({"links": ["tcp", "datagram"], "network": False}, "network=False: leave one of them out"),
         ({"links": ["local"], "peers": ["h"]}, "peers= and listen= are of tcp; add it"),
         ({"links": ["multicast"], "listen": 80}, "peers= and listen= are of tcp; add it"),
         ({"links": ["tcp", "multicast"], "multicast": False}, "leave one of them out"),
@@ -79,3 +87,30 @@ def test_peers_are_named_by_text_or_list() -> None:
     assert asked.peers == (HostAndPort("10.0.0.7", 7300), HostAndPort("plant-7", 0))
     assert asked.listen == ListenAt("10.0.0.1", 7300)
     assert take_ways(None, [], None, True).peers == ()
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [
+        (None, ()),
+        (["local", "multicast"], ()),
+        (["local", "multicast", "datagram"], ("local", "multicast", "datagram")),
+        (["datagram", "local", "multicast"], ("datagram", "local", "multicast")),
+        (["local", "tcp", "datagram"], ("local", "datagram", "tcp")),
+        (["tcp", "local", "datagram"], ("datagram", "tcp", "local")),
+    ],
+)
+def test_best_effort_keeps_to_the_links_of_a_node_that_names_datagram(
+    named: Any, kept: Any
+) -> None:
+    assert best_effort_links(take_ways(named, None, None, True)) == kept
+
+
+def test_datagram_alone_is_refused_for_what_is_to_be_reliable() -> None:
+    for links in (("datagram",), ("inproc", "datagram")):
+        with pytest.raises(
+            ConfigurationError, match=r"datagram repairs nothing: name tcp or multi"
+        ):
+            refuse_unrepaired(links)
+    for links in ((), ("inproc",), ("datagram", "tcp"), ("local", "datagram")):
+        refuse_unrepaired(links)

@@ -16,7 +16,7 @@ from hubbub.wire.control import (
     Goodbye,
     Grant,
     GrantedStream,
-    Hello,
+    PlacedHello,
     Publication,
     Replayed,
     Step,
@@ -94,7 +94,7 @@ def test_sizes_of_data_tables_are_those_of_the_structs() -> None:
 @pytest.mark.parametrize(
     ("name", "struct"),
     [
-        ("HELLO", Hello),
+        ("HELLO", PlacedHello),
         ("publication", Publication),
         ("CHANGE", Change),
         ("step", Step),

@@ -7,12 +7,14 @@ import pytest
 from hubbub.wire.header import BEST_EFFORT, RELIABLE, STREAMS
 from hubbub.wire.wishes import (
     ALL_RELIABLES,
+    BY_DATAGRAM,
     LINKS_OF,
     Links,
     class_of,
     combine,
     decode_links,
     encode_links,
+    framed,
     may_hand_over,
     name_by,
     name_by_any,
@@ -20,8 +22,8 @@ from hubbub.wire.wishes import (
     stream_by,
 )
 
-NAMES = ("inproc", "local", "multicast", "tcp")
-LISTS = [links for count in range(5) for links in permutations(NAMES, count)]
+NAMES = ("inproc", "local", "multicast", "tcp", "datagram")
+LISTS = [links for count in range(6) for links in permutations(NAMES, count)]
 
 
 @pytest.mark.parametrize("links", LISTS, ids="/".join)
@@ -32,7 +34,7 @@ def test_list_is_read_back_in_its_order(links: Links) -> None:
 
 
 def test_links_that_are_to_come_are_kept_apart_and_never_taken_for_any() -> None:
-    links = decode_links(5)
+    links = decode_links(6)
     assert links and links not in LISTS
     assert combine(links, ("local",)) == ()
     assert decode_links(0xFFFF) == ("link7", "inproc"), "what is there twice counts once"
@@ -71,9 +73,17 @@ def test_nodes_of_a_process_hand_over_what_nobody_forbids() -> None:
 
 
 def test_each_list_has_streams_of_its_own() -> None:
-    assert len(LINKS_OF) == 2 * 15 and not LINKS_OF.keys() & set(STREAMS)
+    assert len(LINKS_OF) == 15 + 64 and not LINKS_OF.keys() & set(STREAMS)
     for stream, links in LINKS_OF.items():
         assert stream == stream_by(class_of(stream), links)
         assert (stream in ALL_RELIABLES) == (class_of(stream) == RELIABLE)
     assert stream_by(RELIABLE, ("tcp", "multicast")) == 4096 + 28
     assert stream_by(BEST_EFFORT, ("local",)) == 8192 + 2
+
+
+def test_datagrams_are_of_best_effort_alone() -> None:
+    links = ("inproc", "datagram", "tcp")
+    assert framed(links, BEST_EFFORT) == ("datagram", "tcp") and framed(links, RELIABLE) == ("tcp",)
+    assert {stream for stream, one in LINKS_OF.items() if "datagram" in one} == BY_DATAGRAM
+    assert len(BY_DATAGRAM) == 64 - 15 and not BY_DATAGRAM & ALL_RELIABLES
+    assert stream_by(BEST_EFFORT, ("datagram", "tcp")) == 8192 + 5 + 8 * 4

@@ -34,7 +34,8 @@ def _multicast_row(now: LinkStatistics, then: LinkStatistics, seconds: float) ->
         _bytes(now.bytes_in - then.bytes_in, seconds),
         count(now.kernel_drops + now.truncated, is_bad=True),
     )
-    return Row(f"multicast {now.channel}", (text("multicast"), text(place), *cells))
+    name = "datagram" if now.name == "datagram" else "multicast"
+    return Row(f"{name} {now.channel}", (text(name), text(place), *cells))
 
 
 def _pipes_row(

@@ -16,6 +16,7 @@ from hubbub.protocol.timetrigger.passing import Discarded, GatewayTally
 from hubbub.protocol.timetrigger.reports import Reports
 from hubbub.protocol.timetrigger.watch import Watch
 from hubbub.wire.header import finish
+from hubbub.wire.wishes import Links
 
 
 class Office:
@@ -29,6 +30,7 @@ class Office:
         self.is_stateless = False
         self.components: dict[int, Any] = {}  # By port.
         self.names: dict[int, str] = {}  # Subjects of types, as others call them.
+        self.link_to: Callable[[Peer, Links], str] = lambda peer, links: ""  # As for messages.
         self.trace: Callable[[Discarded], None] | None = None  # Of samples that are not taken.
         self.watch: Watch | None = None
         self.tally = GatewayTally()

@@ -38,6 +38,7 @@ from hubbub.wire.timed import (
     mark_subject,
     split_origin,
 )
+from hubbub.wire.wishes import Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class ProducerOptions:
     scope: int = 0
     is_inside: bool = False  # For consumers of the own node alone.
     copies: int = 1  # So often a sample is sent, for the case that one gets lost.
+    links: Links = ()  # That samples keep to, in order of preference; none: any will do.
 
     @property
     def spacing_us(self) -> int:

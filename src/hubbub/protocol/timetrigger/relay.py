@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from hubbub.limits import PASSED_BY_MAX, PERIOD_US_MAX, PRODUCERS_HEARD_MAX
 from hubbub.message import Source
-from hubbub.protocol.delivery import INPROC, LOCAL, Handover
+from hubbub.protocol.burst import Straight
+from hubbub.protocol.delivery import DATAGRAM, INPROC, LOCAL, MULTICAST, Handover
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.timetrigger.consumer import Consumer
 from hubbub.protocol.timetrigger.office import Office
@@ -210,9 +211,20 @@ class Relay:
         endpoint = self._endpoint
         source = peer.source if route.peer is peer else self._source_of(route, peer)
         received_ns = now + endpoint.wall_offset_ns
-        sample = _new_sample((response, source, received_ns, endpoint.link, []))
+        sample = _new_sample((response, source, received_ns, self._link_of(peer), []))
         self._hand_over(now, route, sample)
         return True
+
+    def _link_of(self, peer: Peer) -> str:
+        """Name the link of the sample under way.
+
+        What came to us alone came by datagram, where both nodes have that.
+        """
+        endpoint = self._endpoint
+        if endpoint.link is not MULTICAST or type(endpoint.came_from) is not Straight:
+            return endpoint.link
+        is_datagram = DATAGRAM in peer.links and DATAGRAM in endpoint.links
+        return DATAGRAM if is_datagram else MULTICAST
 
     def hand_over(self, now: int, sample: Sample) -> None:
         """Pass a sample of a producer of this node on."""

@@ -5,11 +5,13 @@ from typing import Final
 
 from hubbub.limits import OFFER_INTERVAL, OFFER_SPACING, TIMED_REPEAT_INTERVAL, TIMED_REPEATS
 from hubbub.protocol.burst import Address
+from hubbub.protocol.delivery import DATAGRAM
 from hubbub.protocol.timetrigger.interests import LOCAL, NEVER
 from hubbub.protocol.timetrigger.office import Office
 from hubbub.protocol.timetrigger.producer import Due, Producer
-from hubbub.wire.header import OFFER, RESPONSE
+from hubbub.wire.header import BEST_EFFORT, OFFER, RESPONSE
 from hubbub.wire.timed import OBSERVE, Interest, Response, encode_response, encode_timed
+from hubbub.wire.wishes import Links, framed
 
 _NO_PRODUCERS: Final[list[Producer]] = []
 
@@ -195,7 +197,21 @@ class Supply:
         keys = [key for key in producer.receivers if key in peers and not peers[key].lost_ns]
         if not keys:
             return LOCAL
+        if producer.options.links:
+            return self._route_over(producer.options.links, keys)
         return peers[keys[0]].reach if len(keys) == 1 else ways.route(keys, ())
+
+    def _route_over(self, links: Links, keys: list[bytes]) -> Address | bytes | None:
+        """Choose the same for samples that keep to links: the first that leads to each."""
+        peers, allowed = self._office.peers, framed(links, BEST_EFFORT)
+        found = {key: self._office.link_to(peers[key], allowed) for key in keys}
+        chosen = {key: link for key, link in found.items() if link}
+        addresses = [peers[key].address for key, link in chosen.items() if link == DATAGRAM]
+        if not chosen:
+            return LOCAL
+        if len(addresses) == 1 == len(chosen):
+            return addresses[0]
+        return self._office.endpoint.ways.choose(chosen, (), addresses)
 
     def _hand(self, due: Due | None) -> None:
         """Let the shell make a sample."""

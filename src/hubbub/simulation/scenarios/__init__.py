@@ -2,6 +2,7 @@
 
 from hubbub.simulation.scenarios import (
     acknowledged,
+    datagrams,
     discovery,
     gateways,
     history,
@@ -27,8 +28,8 @@ from hubbub.simulation.scenarios import (
 from hubbub.simulation.scenarios.registry import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "acknowledged", "discovery", "gateways", "history", "hosts", "isolation",
-    "links", "loss", "membership", "register", "services", "services_batches", "services_defects",
-    "services_more", "services_subjects", "sides", "swarm", "timed", "timed_again", "timed_names",
-    "traffic", "wishes",
+    "SCENARIOS", "acknowledged", "datagrams", "discovery", "gateways", "history", "hosts",
+    "isolation", "links", "loss", "membership", "register", "services", "services_batches",
+    "services_defects", "services_more", "services_subjects", "sides", "swarm", "timed",
+    "timed_again", "timed_names", "traffic", "wishes",
 ]  # fmt: skip
