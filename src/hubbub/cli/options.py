@@ -41,7 +41,7 @@ Links = Annotated[
         "--links",
         envvar="HUBBUB_LINKS",
         metavar="LINK,...",
-        help='Only these, in this order: local, multicast, tcp; or "services" alone.',
+        help='Only these, in this order: local, multicast, tcp, datagram; or "services" alone.',
     ),
 ]
 LoopbackInterface = Annotated[
