@@ -80,8 +80,8 @@ BITMAP_BITS: Final = 64
 
 _HEADER: Final = Struct("!HBBHBBHI20siQQQII")
 _PREFIX: Final = Struct("!HBBHBBHI20siQ")
-_TAIL: Final = Struct("!QQI")
-_CRC: Final = Struct("!I")
+TAIL: Final = Struct("!QQI")
+CRC: Final = Struct("!I")
 HEADER_BYTES: Final = _HEADER.size
 PREFIX_BYTES: Final = _PREFIX.size
 CHECKSUM_OFFSET: Final = HEADER_BYTES - 4
@@ -91,7 +91,7 @@ TAG_BYTES: Final = 16
 KEY_BYTES: Final = 20
 
 assert HEADER_BYTES == 70
-assert _PREFIX.size + _TAIL.size + 4 == HEADER_BYTES
+assert _PREFIX.size + TAIL.size + 4 == HEADER_BYTES
 
 
 class Header(NamedTuple):
@@ -155,17 +155,17 @@ def prefix(
 
 def finish(shared: Prefix, sequence: int, packet: int, sent_us: int, body: bytes) -> bytes:
     """Complete a header for this body."""
-    tail = _TAIL.pack(sequence, packet, sent_us)
-    return shared.data + tail + _CRC.pack(crc32(body, crc32(tail, shared.crc)))
+    tail = TAIL.pack(sequence, packet, sent_us)
+    return shared.data + tail + CRC.pack(crc32(body, crc32(tail, shared.crc)))
 
 
 def finish_parts(
     shared: Prefix, sequence: int, packet: int, sent_us: int, head: bytes, data: memoryview
 ) -> bytes:
     """Complete a header for a body in two parts, which need not be joined for it."""
-    tail = _TAIL.pack(sequence, packet, sent_us)
+    tail = TAIL.pack(sequence, packet, sent_us)
     crc = crc32(data, crc32(head, crc32(tail, shared.crc)))
-    return shared.data + tail + _CRC.pack(crc)
+    return shared.data + tail + CRC.pack(crc)
 
 
 def decode(buffer: bytes, offset: int = 0) -> Header:

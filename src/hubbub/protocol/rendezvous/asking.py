@@ -31,7 +31,7 @@ class Asking:
         self._manager = manager
         self.take = manager.take
         self.everywhere = manager.everywhere
-        self._hints: dict[bytes, tuple[bytes, int]] = {}  # Who manages what, and until when.
+        self.hints: dict[bytes, tuple[bytes, int]] = {}  # Who manages what, and until when.
 
     def is_ready(self, now: int) -> bool:
         """Tell whether it is time to act: others are known, or there seem to be none."""
@@ -49,7 +49,7 @@ class Asking:
 
     def target(self, now: int, key: bytes) -> bytes:
         """Return whom to ask: who was hinted at lately, or whoever is closest."""
-        hint, until_ns = self._hints.get(key, (NOBODY, 0))
+        hint, until_ns = self.hints.get(key, (NOBODY, 0))
         if until_ns > now and self.view.is_present(hint):
             return hint
         return self.view.closest_to_ask(key) or self.seat.node
@@ -64,13 +64,13 @@ class Asking:
     def hint(self, now: int, key: bytes, manager: bytes) -> None:
         """Note who is said to manage a service."""
         if manager not in (NOBODY, self.seat.node):
-            self._hints[key] = (manager, now + _HINT_HOLDS)
+            self.hints[key] = (manager, now + _HINT_HOLDS)
 
     def forget_hint(self, key: bytes) -> None:
         """Ask whoever is closest again."""
-        self._hints.pop(key, None)
+        self.hints.pop(key, None)
 
     def members_changed(self) -> None:
         """Forget the hints at those who are gone."""
-        for key in [k for k, (node, _) in self._hints.items() if not self.view.is_present(node)]:
-            del self._hints[key]
+        for key in [k for k, (node, _) in self.hints.items() if not self.view.is_present(node)]:
+            del self.hints[key]

@@ -27,7 +27,7 @@ from hubbub.protocol.rendezvous.client import NO_ORDER, Client
 from hubbub.protocol.rendezvous.hops import Done
 from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.seat import Delivered, allow_everything
-from hubbub.protocol.rendezvous.service import Service
+from hubbub.protocol.rendezvous.service import SERVED, Service
 from hubbub.wire.header import CHECKSUM_OFFSET, HEADER_BYTES, PREFIX_BYTES, SERVICE
 from hubbub.wire.payloads import count_of, is_sound, split
 from hubbub.wire.services import (
@@ -74,6 +74,7 @@ class Express:
         self._client = client
         self._members = manager.view.members
         self._seat = manager.seat
+        self._hops = manager.post.hops
         self._done: dict[bytes, Done] = {}
         self._known: dict[bytes, tuple[bytes, int]] = {}  # Heads of frames: who, and the checksum.
 
@@ -113,18 +114,24 @@ class Express:
         """Send a message that was published to all subscribers."""
         hop, flags, hops, origin, incarnation, sequence, _, lease_ms, _, _ = head
         service = self._manager.services.get(key)
-        if hops or lease_ms or origin != node or sequence >> 63:
+        if service is None or hops or lease_ms or origin != node or sequence >> 63:
             return None
-        if service is None or not service.is_served or not self._is_plain(service):
+        listing = service.listing
+        # All subscribers are reached in the same, simple way, and everybody may publish.
+        is_plain = not listing.special and 0 < listing.count <= DIRECT_FAN_OUT
+        if not is_plain or service.role not in SERVED or self._seat.is_leaving:
+            return None
+        if self._seat.policy is not allow_everything:
             return None
         if service.seen.take((origin, incarnation, ""), sequence, messages):
             first = service.order + 1
             service.order += messages
             body = (flags & BATCH, 0, origin, incarnation, sequence, service.epoch, 0, first)
-            if service.listing.find(self._seat.node) is not None:
+            own = listing.lines.get(self._seat.node)
+            if own is not None and own.is_in:
                 self._manager.own.deliver(now, Request(0, *body, Message(INFO, key, rest), NOTHING))
             self._send(now, service, origin, body, _INFO + key + rest)
-        answer = _new_answer((hop, TAKEN, service.epoch, service.listing.count, self._seat.node))
+        answer = _new_answer((hop, TAKEN, service.epoch, listing.count, self._seat.node))
         return answer, PUBLISH, flags, len(rest)
 
     def _deliver(
@@ -149,30 +156,23 @@ class Express:
             self._client.deliver_plain(now, one, delivered, new)
         return _new_answer((hop, TAKEN, 0, 0, NOBODY)), INFO, flags, len(rest)
 
-    def _is_plain(self, service: Service) -> bool:
-        """Tell whether all subscribers of a service are reached in the same, simple way."""
-        count = service.listing.count
-        if not 0 < count <= DIRECT_FAN_OUT or self._seat.policy is not allow_everything:
-            return False
-        return not self._seat.is_leaving and not service.listing.special
-
     def _send(self, now: int, service: Service, origin: bytes, head: _Head, tail: bytes) -> None:
-        members, own = self._members, self._seat.node
+        members, seat, hops = self._members, self._seat, self._hops
         targets = []
         for line in service.listing.wanting(""):
             node = line.node
             place = members[node].place if node in members else line.place
-            is_out = node == own or (line.flags & NO_LOCAL and node == origin)
+            is_out = node == seat.node or (line.flags & NO_LOCAL and node == origin)
             if place is not None and not is_out:
                 targets.append((node, place))
+        if not targets:
+            return
         done = self._done.get(service.key)
         if done is None:
             done = self._done[service.key] = self._make_done(service.key)
-        pack = ENVELOPE.pack
-        if targets:
-            self._manager.post.hops.post(
-                now, targets, SERVICE, lambda hop: pack(hop, *head, 0) + tail, done
-            )
+        hops.hop = hop = hops.hop + 1 & 0xFFFF_FFFF
+        frame = seat.make_frame(SERVICE, ENVELOPE.pack(hop, *head, 0) + tail)
+        hops.put_out(now, targets, hop, frame, done)
 
     def _make_done(self, key: bytes) -> Done:
         def done(now: int, node: bytes, answer: Answer | None) -> None:

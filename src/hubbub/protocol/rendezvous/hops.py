@@ -29,7 +29,7 @@ class _Sent(NamedTuple):
     due_ns: int
 
 
-_new_sent: Any = partial(tuple.__new__, _Sent)  # Half of what calling it costs.
+new_sent: Any = partial(tuple.__new__, _Sent)  # Half of what calling it costs.
 
 
 class Hops:
@@ -42,10 +42,10 @@ class Hops:
         self.seat = seat
         self._suspect = suspect
         self._lose = lose  # Told of each frame that a node did not acknowledge.
-        self._hop = seat.random.getrandbits(31)
+        self.hop = seat.random.getrandbits(31)
         self._timers: list[tuple[int, bytes]] = []  # One a node, of its frame that is due first.
         self.tracks: dict[bytes, Track[_Sent]] = {}
-        self._crowded: set[bytes] = set()  # Those for whom something waits.
+        self.crowded: set[bytes] = set()  # Those for whom something waits.
 
     @property
     def due_ns(self) -> int:
@@ -59,25 +59,32 @@ class Hops:
 
     def is_crowded(self, now: int) -> bool:
         """Tell whether somebody who gets on has much to catch up with."""
-        if not self._crowded:
+        if not self.crowded:
             return False
-        return any(self.tracks[node].is_crowded(now) for node in self._crowded)
+        return any(self.tracks[node].is_crowded(now) for node in self.crowded)
 
     def post(
         self, now: int, targets: Iterable[tuple[bytes, Place]], kind: int,
         make: Callable[[int], bytes], done: Done,
     ) -> None:  # fmt: skip
         """Send a frame to some nodes, each of which acknowledges it."""
-        hop = self._hop = self._hop + 1 & 0xFFFF_FFFF
-        frame = self.seat.make_frame(kind, make(hop))
+        self.hop = hop = self.hop + 1 & 0xFFFF_FFFF
+        self.put_out(now, targets, hop, self.seat.make_frame(kind, make(hop)), done)
+
+    def put_out(
+        self, now: int, targets: Iterable[tuple[bytes, Place]], hop: int, frame: bytes, done: Done
+    ) -> None:
+        """Send a frame that is made already to some nodes."""
+        tracks, out = self.tracks, self.seat.out
         size_bytes, due_ns = len(frame), now + HOP_TIMEOUT
         for node, place in targets:
-            sent, track = _new_sent((hop, place, frame, done, 1, due_ns)), self.tracks.get(node)
-            if track is not None and track.due_ns <= due_ns and track.has_room(size_bytes):
-                track.begin(hop, sent, size_bytes)  # As `_send`: nothing else is to be done.
-                self.seat.out.append((place, frame))
-            else:
+            sent, track = new_sent((hop, place, frame, done, 1, due_ns)), tracks.get(node)
+            if track is None or track.due_ns > due_ns or not track.has_room(size_bytes):
                 self._post(now, node, sent)
+            else:  # As `_send`: nothing else is to be done.
+                track.sent[hop] = sent
+                track.size_bytes += size_bytes
+                out.append((place, frame))
 
     def _post(self, now: int, node: bytes, sent: _Sent) -> None:
         size_bytes = len(sent.frame)
@@ -88,7 +95,7 @@ class Hops:
             self._send(track, node, sent)
             return
         track.wait(now, sent, size_bytes)
-        self._crowded.add(node)
+        self.crowded.add(node)
         if track.is_overfull:
             self.seat.counters["given_up_slow"] += 1
             self.seat.events.append(GivenUp(node))
@@ -124,13 +131,13 @@ class Hops:
             while (following := track.pop_next()) is not None:
                 self._send(track, node, following[0]._replace(due_ns=now + HOP_TIMEOUT))
         if not track.waiting:
-            self._crowded.discard(node)
+            self.crowded.discard(node)
         return sent
 
     def forget(self, now: int, node: bytes) -> None:
         """Give up all that was for a node that is gone."""
         track = self.tracks.pop(node, None)
-        self._crowded.discard(node)
+        self.crowded.discard(node)
         if track is not None:
             for sent in [*track.sent.values(), *(sent for sent, _ in track.waiting)]:
                 self._lose(now, node, sent.frame)

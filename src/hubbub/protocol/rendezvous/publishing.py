@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from hubbub.limits import (
     BATCH_AT_ONCE,
     BATCH_HOLD,
@@ -55,12 +57,11 @@ from hubbub.wire.services import (
 RETRY: Final = 2 * HOP_TIMEOUT
 RESULT_PATIENCE: Final = 1 * SECOND  # For what becomes of a request that was passed on.
 _REQUESTS: Final = 1 << 62  # Requests to any one are counted from here on, apart from messages.
-_Way = tuple[bytes, str]  # The key of a service, and a subject of it.
+Way = tuple[bytes, str]  # The key of a service, and a subject of it.
 
 
-@dataclass(slots=True)
-class _Published:
-    """One frame of messages whose end is not known."""
+class Published(msgspec.Struct):
+    """One frame of messages whose end is not known; made in a quarter of a dataclass's time."""
 
     lane: "Lane"
     sequence: int
@@ -91,15 +92,17 @@ class Lane:
     waiting: list[bytes] = field(default_factory=list)
     waiting_bytes: int = 0
     due_ns: int = NEVER
-    under_way: dict[int, _Published] = field(default_factory=dict)  # By the first number.
-    requests: dict[int, _Published] = field(default_factory=dict)
+    under_way: dict[int, Published] = field(default_factory=dict)  # By the first number.
+    requests: dict[int, Published] = field(default_factory=dict)
     receivers: int = 0  # As the manager told last.
+    target: bytes = b""  # Who is closest to the key,
+    target_version: int = -1  # in this version of our view.
 
-    def among(self, sequence: int) -> dict[int, _Published]:
+    def among(self, sequence: int) -> dict[int, Published]:
         """Return those that a number belongs to."""
         return self.requests if sequence > _REQUESTS else self.under_way
 
-    def list_open(self) -> list[_Published]:
+    def list_open(self) -> list[Published]:
         """Return all that was sent and whose end is not known."""
         return [*self.under_way.values(), *self.requests.values()]
 
@@ -119,9 +122,9 @@ class Publishing:
         self.messages = 0  # Under way, or waiting to be.
         self.size_bytes = 0
         self.due_ns = NEVER
-        self._lanes: dict[_Way, Lane] = {}
-        self._open: dict[_Way, Lane] = {}  # Those in which anything is not settled.
-        self._patience_ns = patience_ns
+        self._lanes: dict[Way, Lane] = {}
+        self.open: dict[Way, Lane] = {}  # Those in which anything is not settled.
+        self.patience_ns = patience_ns
         self._batch_bytes = batch_bytes
 
     @property
@@ -201,10 +204,10 @@ class Publishing:
         name = lane.name if flags & RETAIN else ""
         extra = Extra(name=name, credentials=credentials, subject=lane.subject)
         extra = NOTHING if extra == NOTHING else extra
-        tail, until_ns = encode_extra(extra), now + self._patience_ns
+        tail, until_ns = encode_extra(extra), now + self.patience_ns
         self._begin(
             now,
-            _Published(lane, number, flags, payload, extra, tail, 1, len(payload), now, until_ns),
+            Published(lane, number, flags, payload, extra, tail, 1, len(payload), now, until_ns),
         )
         return number
 
@@ -227,21 +230,21 @@ class Publishing:
     def _send(
         self, now: int, lane: Lane, rest: bytes, flags: int, count: int, size_bytes: int
     ) -> None:
-        first, until_ns = lane.last + 1, now + self._patience_ns
+        first, until_ns = lane.last + 1, now + self.patience_ns
         lane.last += count
         lane.cut_ns = now
-        published = _Published(
+        published = Published(
             lane, first, flags, rest, lane.extra, lane.tail, count, size_bytes, now, until_ns
         )
         self._begin(now, published)
 
-    def _begin(self, now: int, published: _Published) -> None:
+    def _begin(self, now: int, published: Published) -> None:
         lane, sequence = published.lane, published.sequence
         lane.among(sequence)[sequence] = published
-        self._open[lane.key, lane.subject] = lane
+        self.open[lane.key, lane.subject] = lane
         self._try(now, published)
 
-    def _try(self, now: int, published: _Published) -> None:
+    def _try(self, now: int, published: Published) -> None:
         """Send messages to the manager."""
         asking = self.asking
         if now < asking.ready_ns and not asking.is_ready(now):
@@ -251,19 +254,19 @@ class Publishing:
         self._plan(published.until_ns)
         target = asking.target(now, published.lane.key)
         if target == self.seat.node:
-            self._tried(published, now, target, asking.take(now, self._request_of(published)))
+            self.tried(published, now, target, asking.take(now, self._request_of(published)))
             return
-        done = partial(self._tried, published)
+        done = partial(self.tried, published)
         if self.seat.is_first_version:
             asking.post.send(now, target, self._request_of(published), done)
         else:
             asking.post.send_made(now, target, partial(self._encode, published), done)
 
-    def _request_of(self, published: _Published) -> Request:
+    def _request_of(self, published: Published) -> Request:
         message = Message(PUBLISH, published.lane.key, published.rest)
         return self.asking.make(message, published.sequence, published.flags, 0, published.extra)
 
-    def _encode(self, published: _Published, hop: int) -> bytes:
+    def _encode(self, published: Published, hop: int) -> bytes:
         """Make the body of a frame, as `encode_request` would of a request made for it."""
         seat, tail = self.seat, published.tail
         flags = published.flags | (LEAVING if seat.is_leaving else 0)
@@ -272,11 +275,12 @@ class Publishing:
         )
         return envelope + published.lane.head + published.rest + tail
 
-    def _find(self, way: _Way, sequence: int) -> _Published | None:
+    def _find(self, way: Way, sequence: int) -> Published | None:
         lane = self._lanes.get(way)
         return None if lane is None else lane.among(sequence).get(sequence)
 
-    def _tried(self, published: _Published, now: int, _: bytes, answer: Answer | None) -> None:
+    def tried(self, published: Published, now: int, _: bytes, answer: Answer | None) -> None:
+        """Hear what the next node says to messages."""
         if published.is_over:
             return
         if answer is None:
@@ -288,13 +292,13 @@ class Publishing:
         else:
             self._settle(now, published, answer)
 
-    def settle(self, now: int, way: _Way, sequence: int, answer: Answer) -> None:
+    def settle(self, now: int, way: Way, sequence: int, answer: Answer) -> None:
         """Hear from the manager what became of messages."""
         published = self._find(way, sequence)
         if published is not None:
             self._settle(now, published, answer)
 
-    def _settle(self, now: int, published: _Published, answer: Answer) -> None:
+    def _settle(self, now: int, published: Published, answer: Answer) -> None:
         is_asking = published.flags & ANYCAST
         if answer.status == TAKEN and is_asking:
             published.due_ns = self._plan(published.until_ns)  # The reply is the end of it.
@@ -306,7 +310,7 @@ class Publishing:
             published.due_ns = self._plan(now + RETRY)
 
     def _finish(
-        self, now: int, published: _Published, status: int, number: int,
+        self, now: int, published: Published, status: int, number: int,
         payload: bytes | None = None,
     ) -> None:  # fmt: skip
         """Let go of messages, and let those go that waited for them."""
@@ -323,7 +327,7 @@ class Publishing:
         if lane.waiting and self._may_go(now, lane):
             self._cut(now, lane)
         if not lane.under_way and not lane.requests:
-            self._open.pop((key, subject), None)
+            self.open.pop((key, subject), None)
 
     def take_reply(self, now: int, reply: Reply) -> None:
         """Take the answer of the member that a request came to."""
@@ -333,7 +337,7 @@ class Publishing:
 
     def members_changed(self, now: int) -> None:
         """Look again where messages go."""
-        for lane in self._open.values():
+        for lane in self.open.values():
             for published in lane.list_open():
                 published.due_ns = self._plan(min(published.due_ns, now + RETRY))
 
@@ -347,7 +351,7 @@ class Publishing:
         """Send what has waited long enough, and ask again what was not answered."""
         if now < self.due_ns:
             return
-        for lane in list(self._open.values()):
+        for lane in list(self.open.values()):
             if lane.due_ns <= now:
                 self._cut(now, lane)
             for published in lane.list_open():
@@ -355,4 +359,4 @@ class Publishing:
                     self._finish(now, published, PASSED, 0)  # Nobody said what became of it.
                 elif published.due_ns <= now:
                     self._try(now, published)
-        self.due_ns = min((lane.due_at_ns for lane in self._open.values()), default=NEVER)
+        self.due_ns = min((lane.due_at_ns for lane in self.open.values()), default=NEVER)

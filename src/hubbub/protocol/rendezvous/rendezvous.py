@@ -36,6 +36,7 @@ from hubbub.protocol.rendezvous.profile import FAST, Profile
 from hubbub.protocol.rendezvous.publishing import Lane, Publishing
 from hubbub.protocol.rendezvous.roles import Role
 from hubbub.protocol.rendezvous.seat import NEVER, Place, Policy, Seat, allow_everything
+from hubbub.protocol.rendezvous.single import Single
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
 from hubbub.protocol.rendezvous.view import News, View
 from hubbub.wire.header import (
@@ -135,6 +136,7 @@ class Rendezvous:
         asking = Asking(self.post, self.manager, is_expecting=is_expecting or bool(seeds))
         patience_ns = max(PUBLISH_PATIENCE, 2 * profile.detection_ns)
         self.publishing = Publishing(asking, patience_ns, options.batch_bytes)
+        self.single = Single(self.publishing, self.hops, self.view)
         self.client = Client(asking, self.publishing)
         self.manager.own = self.client
         self.express = Express(self.manager, self.client)
@@ -148,7 +150,7 @@ class Rendezvous:
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
         self._acks: dict[Place, list[Answer]] = {}  # Of messages, which may wait for each other.
-        self._passed: list[tuple[Place, Passage]] = []  # Not answered yet.
+        self.passed: list[tuple[Place, Passage]] = []  # Not answered yet.
         self._acks_count = 0
         self._acks_bytes = 0
         self._acks_ns = NEVER
@@ -168,7 +170,7 @@ class Rendezvous:
 
         The shell sends what is there already before that: a message does not wait for answers.
         """
-        if self._passed:
+        if self.passed:
             self._answer_passed(self.seat.now)
         is_many = self._acks_count >= ANSWERS_PER_FRAME or self._acks_bytes >= ACK_BYTES
         is_due = is_many or self.seat.now >= self._acks_ns
@@ -193,12 +195,12 @@ class Rendezvous:
 
     def _answer_passed(self, now: int) -> None:
         """Give the answers to what went the short way."""
-        for place, (answer, type, flags, size_bytes) in self._passed:
+        for place, (answer, type, flags, size_bytes) in self.passed:
             if type == INFO:
                 self._acknowledge(now, place, answer, size_bytes)
             else:
                 self._answer_publish(now, place, answer, flags, size_bytes)
-        self._passed.clear()
+        self.passed.clear()
 
     def deadline(self) -> int:
         """Return when `advance` must be called, after `flush`."""
@@ -252,6 +254,9 @@ class Rendezvous:
     ) -> int | None:  # fmt: skip
         """Publish in a service that is known already."""
         self.seat.now = now
+        is_plain = not (flags or credentials or is_urgent)
+        if is_plain and self.single.publish(now, lane, payload):
+            return lane.last
         if not self.publishing.has_room_in(lane) or self.hops.is_crowded(now):
             return None
         return self.publishing.publish(
@@ -354,15 +359,16 @@ class Rendezvous:
 
     # What arrives.
 
-    def receive(self, now: int, data: bytes, place: Place) -> None:
-        """Take a datagram."""
+    def receive(self, now: int, data: bytes, place: Place) -> bool:
+        """Take a datagram; True: its answer may wait until `deadline` is asked for."""
         self.seat.now = now
         if not self.is_closed:
             passage = self.express.take(now, data)
             if passage is not None:
-                self._passed.append((place, passage))
-                return  # Nobody came or went.
+                self.passed.append((place, passage))
+                return not passage[2]  # A single message. Nobody came or went.
         self._receive(now, data, place)
+        return False
 
     def _receive(self, now: int, data: bytes, place: Place) -> None:
         """Take a datagram that did not go the short way."""

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from hubbub.limits import US
-from hubbub.wire.header import OPEN_BITMAP, Prefix, finish, make_key, prefix
+from hubbub.wire.header import CRC, OPEN_BITMAP, TAIL, Prefix, make_key, prefix
 
 NEVER: Final = 1 << 63
 Place = tuple[str, int]
@@ -122,8 +123,8 @@ class Seat:
         if shared is None:
             shared = prefix(kind, OPEN_BITMAP, 0, self.domain, self.key, 1)
             self._prefixes[kind] = shared
-        sent_us = self.now // US & 0xFFFF_FFFF
-        return finish(shared, 0, next(self._packets), sent_us, body) + body
+        tail = TAIL.pack(0, next(self._packets), self.now // US & 0xFFFF_FFFF)  # As `finish` does.
+        return shared.data + tail + CRC.pack(crc32(body, crc32(tail, shared.crc))) + body
 
     def send(self, place: Place, kind: int, body: bytes) -> None:
         """Send a frame that nobody acknowledges."""

@@ -8,7 +8,7 @@ from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.wire.services import Entry, Kept, Request
 
-_SERVED = (Role.MANAGING, Role.HANDING)
+SERVED = (Role.MANAGING, Role.HANDING)
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Service:
     @property
     def is_served(self) -> bool:
         """Tell whether this node is the manager."""
-        return self.role in _SERVED
+        return self.role in SERVED
 
     @property
     def is_empty(self) -> bool:

@@ -283,7 +283,7 @@ def test_frame_is_repeated_until_it_is_acknowledged() -> None:
     sent.post()
     sent.hops.advance(HOP_TIMEOUT)
     assert sent.take_out() == 2
-    hop = sent.hops._hop
+    hop = sent.hops.hop
     sent.hops.take(HOP_TIMEOUT, NODE, [Answer(hop, TAKEN)])
     sent.hops.take(HOP_TIMEOUT, NODE, [Answer(hop, TAKEN)])
     assert sent.ends == [Answer(hop, TAKEN)]
@@ -299,7 +299,7 @@ def test_frames_that_were_acknowledged_wake_nobody_one_by_one() -> None:
             wakes += 1
             sent.hops.advance(now)
         sent.post(now)
-        sent.hops.take(now, NODE, [Answer(sent.hops._hop, TAKEN)])
+        sent.hops.take(now, NODE, [Answer(sent.hops.hop, TAKEN)])
     assert wakes <= 1
     while sent.hops.due_ns < 1 << 60:
         sent.hops.advance(sent.hops.due_ns)
