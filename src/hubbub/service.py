@@ -21,7 +21,7 @@ from hubbub.limits import (
     SERVICE_SUBJECTS_KEPT,
 )
 from hubbub.message import Message, Served, Source
-from hubbub.protocol.delivery import Delivery
+from hubbub.protocol.delivery import new_delivery
 from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS, TOTAL
 from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.seat import Delivered, Settled
@@ -78,6 +78,7 @@ class Service(Closing):
         self._lock = Lock()
         self._waiting: dict[tuple[str, int], Settled | None] = {}
         self._lanes: dict[str, Lane] = {}
+        self._passage = make_served(CHANNEL, -1, 0, name, 0)  # Of the last message.
         self._topics: BareTopics[tuple[bytes, int, str]] = BareTopics(
             SERVICE_SUBJECTS_KEPT, self._make_topic
         )
@@ -198,7 +199,8 @@ class Service(Closing):
                 raise ConfigurationError("a service keeps its last value without a subject")
         lane = self._lanes.get(subject) or self.lane_of(subject)
         if wait is None and not retain and not credentials:
-            data = check_payload(payload)
+            is_plain = type(payload) is bytes and len(payload) <= SERVICE_PAYLOAD_BYTES_MAX
+            data = payload if is_plain else check_payload(payload)
             if not self._driver.publish(lane, data):
                 self.publish_plain(lane, data)
             return None
@@ -314,10 +316,11 @@ class Service(Closing):
     def _take(self, delivered: Delivered, received_ns: int) -> None:
         subject, payloads = delivered.subject, delivered.payloads
         topic = self._topics[delivered.origin, delivered.incarnation, subject]
-        delivery = Delivery(
-            topic, delivered.sequence, payloads, (0,) * len(payloads), received_ns,
-            make_served(CHANNEL, -1, 0, self.name, delivered.epoch),
-        )  # fmt: skip
+        passage = self._passage
+        if passage.epoch != delivered.epoch:
+            passage = self._passage = make_served(CHANNEL, -1, 0, self.name, delivered.epoch)
+        times = (0,) * len(payloads)
+        delivery = new_delivery((topic, delivered.sequence, payloads, times, received_ns, passage))
         if delivered.answer is not None:
             self._asked.append((delivered, message_of_one(delivery, None)))
             self._lane.notify()

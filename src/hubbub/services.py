@@ -235,8 +235,15 @@ class Services:
     def _take(self, found: Found) -> None:
         """Hand on what the machine tells; no lock is held."""
         if isinstance(found, _OF_SERVICES):
-            if self.subjects is None or not found.subject or not self._take_subject(found):
-                self._give(found)
+            service = self._by_key.get(found.key)
+            if self.subjects is not None and found.subject and self._take_subject(found):
+                return
+            if service is None:
+                return
+            if isinstance(found, Delivered):
+                service._take(found, time_ns())
+            else:
+                service._settle(found)
         elif isinstance(found, GivenUp):
             peer = Source("", found.node, 0)
             event = SlowConsumer(CHANNEL, "left_behind", found.messages, peer=peer)
@@ -244,16 +251,6 @@ class Services:
         else:
             source = self.source_of(found.manager)
             self._node._emit(ManagerChanged(CHANNEL, found.name, source, found.epoch))
-
-    def _give(self, found: Delivered | Settled) -> None:
-        """Give a service what concerns it."""
-        service = self._by_key.get(found.key)
-        if service is None:
-            return
-        if isinstance(found, Delivered):
-            service._take(found, time_ns())
-        else:
-            service._settle(found)
 
     def source_of(self, node: bytes, incarnation: int = 0) -> Source:
         """Say who a node is; one that is known by its services alone has no name."""

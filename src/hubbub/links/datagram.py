@@ -45,7 +45,7 @@ class DatagramLink:
         self.received = 0
         self.dropped = 0
         self.failed = 0
-        self._waiting: deque[tuple[Place, bytes]] = deque()
+        self.waiting: deque[tuple[Place, bytes]] = deque()
         self._singles = 0  # How often only one was read since all that waited was.
         self._is_alone = False  # Which was one, then.
 
@@ -61,19 +61,22 @@ class DatagramLink:
         """
         if self._is_alone and self._singles < _SINGLES_MAX:
             self._singles += 1
-            return self._receive(1)
+            try:
+                data, address = self._socket.recvfrom(_DATAGRAM_BYTES_MAX)
+            except BlockingIOError:
+                return []
+            except OSError:
+                self.failed += 1  # As in `receive`, which is called next.
+                return self.receive()
+            self.received += 1
+            return [(data, (address[0], address[1]))]
         return self.receive()
 
     def receive(self) -> list[tuple[bytes, Place]]:
         """Return what has come."""
-        received = self._receive(_READS_MAX)
-        self._singles, self._is_alone = 0, len(received) == 1
-        return received
-
-    def _receive(self, count: int) -> list[tuple[bytes, Place]]:
         received: list[tuple[bytes, Place]] = []
         receive = self._socket.recvfrom
-        while len(received) < count:
+        while len(received) < _READS_MAX:
             try:
                 data, address = receive(_DATAGRAM_BYTES_MAX)
             except BlockingIOError:
@@ -82,12 +85,13 @@ class DatagramLink:
                 self.failed += 1
                 continue
             received.append((data, (address[0], address[1])))
+        self._singles, self._is_alone = 0, len(received) == 1
         self.received += len(received)
         return received
 
     def send(self, place: Place, data: bytes) -> None:
         """Send a datagram, or let it wait."""
-        if self._waiting:
+        if self.waiting:
             self._wait(place, data)
             return
         try:
@@ -100,24 +104,24 @@ class DatagramLink:
                 self.failed += 1
 
     def _wait(self, place: Place, data: bytes) -> None:
-        self._waiting.append((place, data))
-        if len(self._waiting) > _WAITING_MAX:
-            self._waiting.popleft()
+        self.waiting.append((place, data))
+        if len(self.waiting) > _WAITING_MAX:
+            self.waiting.popleft()
             self.dropped += 1
 
     def send_waiting(self) -> None:
         """Send what waits, as far as there is room."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         while waiting:
             self.send(*waiting.popleft())
-            if self._waiting:
-                self._waiting.extend(waiting)
+            if self.waiting:
+                self.waiting.extend(waiting)
                 return
 
     @property
     def is_full(self) -> bool:
         """Tell whether something waits."""
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def close(self) -> None:
         """Close the socket."""

@@ -1,7 +1,7 @@
 """What the core hands to the application: runs of messages in order, not single messages."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from hubbub.message import Passage, Source
@@ -47,6 +47,9 @@ class Delivery(NamedTuple):
     published_ns: Sequence[int]
     received_ns: int
     link: Passage | str  # Only the link, or also for whom the frame was.
+
+
+new_delivery: Final[Callable[[Any], Delivery]] = partial(tuple.__new__, Delivery)
 
 
 class Handover(NamedTuple):

@@ -56,22 +56,31 @@ class ServiceDriver:
 
     def readable(self, now: int) -> None:
         """Take in what has come."""
-        self._take_in(now, self.link.receive_some())
+        self._take_in(self.link.receive_some())
 
     def look(self, now: int) -> bool:
         """Take in what may have come; False: nothing had."""
         received = self.link.receive_some()
         if received:
-            self._take_in(now, received)
+            self._take_in(received)
         return bool(received)
 
-    def _take_in(self, now: int, received: list[tuple[bytes, Place]]) -> None:
-        now = max(now, time.monotonic_ns())
+    def _take_in(self, received: list[tuple[bytes, Place]]) -> None:
+        now, machine = time.monotonic_ns(), self.machine
         with self.lock:
+            is_single = len(received) == 1
             for data, place in received:
-                self.machine.receive(now, data, place)
-            self._send()
-        self._after()
+                is_single = machine.receive(now, data, place) and is_single
+            if not is_single:
+                self._send()
+            elif self._out:
+                self._send_at_once()
+            deliveries = machine.seat.deliveries
+            if deliveries:
+                self._found.extend(deliveries)
+                deliveries.clear()
+        if self._found or self.changes.waiting:
+            self._after()
 
     def writable(self, now: int) -> None:
         """Go on sending."""
@@ -81,7 +90,7 @@ class ServiceDriver:
 
     def advance(self, now: int) -> None:
         """Do what is due; what waits to be read comes first, lest silence be seen in it."""
-        self._take_in(now, self.link.receive())
+        self._take_in(self.link.receive())
         now = max(now, time.monotonic_ns())
         with self.lock:
             if now >= self._wall_ns:
@@ -95,7 +104,12 @@ class ServiceDriver:
             self.finish("closed")
 
     def deadline(self) -> int | None:
-        """Say when `advance` is to be called."""
+        """Say when `advance` is to be called; what is left of single messages is done before."""
+        if self.machine.passed:
+            with self.lock:
+                self.machine.flush()
+                if self._out:
+                    self._send()
         self._armed_ns = min(self.machine.deadline(), NEVER - 1)
         return self._armed_ns
 
@@ -139,7 +153,11 @@ class ServiceDriver:
         with self.lock:
             if lane.waiting and self.machine.publishing.add(lane, payload):
                 return True
-            number = self.machine.publish_in(time.monotonic_ns(), lane, payload)
+            now = time.monotonic_ns()
+            if self.machine.single.publish(now, lane, payload):
+                self._send_at_once()
+                return True
+            number = self.machine.publish_in(now, lane, payload)
             self._send()
             due_ns = self.machine.deadline()
         self._after_call(due_ns)
@@ -185,6 +203,14 @@ class ServiceDriver:
         self.changes.wake_all()
 
     # Under the lock.
+
+    def _send_at_once(self) -> None:
+        """Send a single message; that it was taken is noted later, by `deadline`."""
+        out, link = self._out, self.link
+        while out:
+            link.send(*out.popleft())
+        if link.waiting:
+            self._watch()
 
     def _send(self) -> None:
         """Send what the machine made, and take what it hands out."""
