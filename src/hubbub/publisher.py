@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _encode = msgspec.msgpack.Encoder().encode
+Payload = bytes | memoryview
 
 
 class Publisher(Closing):
@@ -155,7 +156,7 @@ class Publisher(Closing):
             self._make_room(made)
         if self._is_for_nobody() and self._skip():
             return None
-        return self._driver.publish_acknowledged(self._topic, made, _time_of(at_ns))
+        return self._driver.publish_acknowledged(self._topic, bytes(made), _time_of(at_ns))
 
     def _count_acknowledged(self, receipt: Receipt) -> int:
         taken = receipt.taken
@@ -165,7 +166,7 @@ class Publisher(Closing):
 
     def _publish_carefully(self, payload: Any, is_flushing: bool, at_ns: int | None) -> int:
         """Publish what is more than bytes to append."""
-        made = self._make_payload(payload)
+        made = self._make_payload(payload, may_borrow=True)
         if made is None:
             return 0
         return self._publish_bytes(made, is_flushing, _time_of(at_ns))
@@ -181,17 +182,26 @@ class Publisher(Closing):
         """Publish to this node alone, where others are reached in another way."""
         return self._publish_bytes(payload, False, _time_of(at_ns))
 
-    def _make_payload(self, payload: Any) -> bytes | None:
-        """Make bytes of a payload; None: it need not be made, for nobody wants it."""
+    def _make_payload(self, payload: Any, *, may_borrow: bool = False) -> Payload | None:
+        """Make bytes of a payload; None: it need not be made, for nobody wants it.
+
+        One that is copied into shared memory at once is borrowed instead, and copied once.
+        """
         if self._is_closed or self._driver.closed_reason is not None:
             self._refuse(payload)
         if self._is_lazy(payload):
             if self._is_for_nobody() and self._skip():
                 return None
             payload = payload()
-        return payload if type(payload) is bytes else self._snapshot(payload)
+        if type(payload) is bytes:
+            return payload
+        if may_borrow and self.type is None and not self._cells:
+            view = _view_of(payload)
+            if view is not None and self._framer.goes_by_reference(view):
+                return view
+        return self._snapshot(payload)
 
-    def _publish_bytes(self, payload: bytes, is_flushing: bool, published_ns: int) -> int:
+    def _publish_bytes(self, payload: Payload, is_flushing: bool, published_ns: int) -> int:
         """Publish where something is to be decided: to wait, to send now, or not at all."""
         driver, framer, topic = self._driver, self._framer, self._topic
         is_large = len(payload) > framer.message_bytes_max
@@ -203,6 +213,8 @@ class Publisher(Closing):
         is_next = not self._cells and framer.may_go_alone(payload)
         if is_next and driver.send_single(self._sender, topic, payload, published_ns):
             return receivers
+        if type(payload) is not bytes:
+            payload = bytes(payload)  # It was only borrowed.
         if is_large:
             with driver.lock:
                 framer.add(topic, payload, published_ns)
@@ -352,7 +364,7 @@ class Publisher(Closing):
                 " encode it, or give the publisher a type="
             ) from None
 
-    def _make_room(self, payload: bytes) -> None:
+    def _make_room(self, payload: Payload) -> None:
         """Check a large message, and wait if too much is pending."""
         bytes_max = self._driver.core.settings.message_bytes
         if len(payload) > bytes_max:
@@ -391,6 +403,15 @@ class Publisher(Closing):
                 return False
             self._driver.core.outgoing.skip_message(self._topic)
         return True
+
+
+def _view_of(payload: Any) -> memoryview | None:
+    """Return the bytes of a buffer where they lie; None: it has none that follow each other."""
+    try:
+        view = memoryview(payload)
+        return view.cast("B") if view.c_contiguous else None
+    except TypeError:
+        return None
 
 
 def _time_of(time_ns: int | None) -> int:

@@ -136,7 +136,7 @@ class Depot:
 
     # Writing.
 
-    def refer(self, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+    def refer(self, payloads: Sequence[bytes | memoryview], route: Pipes) -> list[bytes]:
         """Put payloads where all these readers find them, as many as lie together.
 
         None of them, from the first on: there is no room, and they must be sent as they are.
@@ -161,7 +161,7 @@ class Depot:
             return []
         return encode_parts(*block)
 
-    def _copy(self, payloads: Sequence[bytes], route: Pipes) -> Block | None:
+    def _copy(self, payloads: Sequence[bytes | memoryview], route: Pipes) -> Block | None:
         """Copy payloads into one slot, at least the first of them; None: there is no room."""
         store = self._store
         if not store.has_slot(block_bytes(payloads)):
@@ -182,7 +182,9 @@ class Depot:
                 return False
         return True
 
-    def _hand_on(self, onward: Onward, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+    def _hand_on(
+        self, onward: Onward, payloads: Sequence[bytes | memoryview], route: Pipes
+    ) -> list[bytes]:
         """Refer to payloads where they lie already; none: they must be copied."""
         number, slot, places = onward.put(payloads, route)
         if not places:
@@ -256,6 +258,17 @@ class Depot:
         self._retire(key)
         reader.returns = None
         reader.has_refused = True
+
+    def is_read(self, route: Pipes) -> bool:
+        """Tell whether these readers wait for more; a hint, which needs no lock.
+
+        Each may have one slot still: who iterates holds a message until it has the next one.
+        """
+        for key in route:
+            unread, reader = self._store.claims_of(key) - 1, self._readers.get(key)
+            if unread > 0 and not (reader and reader.returns and reader.returns.has(unread)):
+                return False
+        return True
 
     @property
     def is_roomy(self) -> bool:
@@ -520,7 +533,7 @@ class Depot:
             self.forget_writer(key)
 
 
-def _count_together(payloads: Sequence[bytes]) -> int:
+def _count_together(payloads: Sequence[bytes | memoryview]) -> int:
     """Return how many payloads, from the first on, share a slot."""
     count = room_bytes = 0
     for payload in payloads:

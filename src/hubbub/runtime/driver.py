@@ -29,7 +29,7 @@ from hubbub.links.pipe_set import PipeSet
 from hubbub.links.tcp import TcpLink
 from hubbub.protocol.burst import Burst, ChosenPipes, Pipes
 from hubbub.protocol.core import Core
-from hubbub.protocol.framing import Framer
+from hubbub.protocol.framing import Framer, Payload
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
@@ -257,7 +257,7 @@ class Driver:
                 self.loop.wake()
 
     def send_single(
-        self, sender: Sender, topic: OutgoingTopic, payload: bytes, published_ns: int
+        self, sender: Sender, topic: OutgoingTopic, payload: Payload, published_ns: int
     ) -> bool:
         """Send one message of a quiet stream straight away; False: it must take its turn."""
         if self._stuck is not None or owns(self.lock):

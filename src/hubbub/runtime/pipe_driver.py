@@ -165,6 +165,7 @@ class LocalDriver(PipeDriver):
         core.endpoint.behind = depot.stuck
         for sender in core.outgoing.senders.values():
             sender.framer.refer = depot.refer
+            sender.framer.is_read = depot.is_read
         return depot
 
     def hand_on(self) -> None:
