@@ -154,7 +154,7 @@ class Framer:
             len(large.payload) - large.offset for large in self.large
         )
 
-    def _is_large(self, payload: bytes) -> bool:
+    def _is_large(self, payload: Payload) -> bool:
         return len(payload) > self.message_bytes_max
 
     @property
@@ -172,7 +172,7 @@ class Framer:
         """Return how many messages wait to be framed."""
         return len(self.cells) // CELLS
 
-    def add(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
+    def add(self, topic: OutgoingTopic, payload: Payload, published_ns: int) -> None:
         """Append a message, and count its bytes if it is large; under the core's lock."""
         if self._is_large(payload):
             self.large_bytes += len(payload)

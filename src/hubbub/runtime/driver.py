@@ -302,7 +302,7 @@ class Driver:
             self.loop.take_turn()
 
     def publish_acknowledged(
-        self, topic: OutgoingTopic, payload: bytes, published_ns: int
+        self, topic: OutgoingTopic, payload: Payload, published_ns: int
     ) -> Receipt:
         """Publish a message at once, and open the receipt for it."""
         now = time.monotonic_ns()
