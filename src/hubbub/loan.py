@@ -79,9 +79,7 @@ class Loan:
             self._release_view()
             memory = self._memory
             assert memory is not None
-            self._payload = (
-                memory.view().toreadonly() if isinstance(memory, Draft) else bytes(memory)
-            )
+            self._payload = memory.finish() if isinstance(memory, Draft) else bytes(memory)
         return self._payload
 
     def spend(self) -> None:
