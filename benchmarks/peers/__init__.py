@@ -13,6 +13,7 @@ ROWS = {
     "hubbub": ("hubbub", "Iterating"),
     "hubbub-batches": ("hubbub", "Batches"),
     "hubbub-inline": ("hubbub", "Inline"),
+    "hubbub-loan": ("hubbub", "Lending"),
     "hubbub-multicast": ("hubbub", "Multicast"),
     "hubbub-multicast-batches": ("hubbub", "MulticastBatches"),
     "hubbub-multicast-inline": ("hubbub", "MulticastInline"),

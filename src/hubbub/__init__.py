@@ -56,6 +56,7 @@ from hubbub.events import (
 )
 from hubbub.links.faults import Faults
 from hubbub.links.tcp_options import TcpOptions
+from hubbub.loan import Loan
 from hubbub.message import Batch, Message, ReplayedMessage, Source
 from hubbub.node import Node
 from hubbub.opening import open
@@ -103,6 +104,7 @@ __all__ = [
     "LinkDown",
     "LinkError",
     "LinkUp",
+    "Loan",
     "Mail",
     "ManagerChanged",
     "Message",

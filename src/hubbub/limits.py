@@ -285,6 +285,7 @@ REFERENCE_BYTES_MIN: Final = 16 << 10
 REFERENCES_PER_FRAME: Final = 64
 BLOCK_BYTES_MAX: Final = 1 << 20  # So much of what shares a frame shares a slot.
 REFERRED_BYTES_AT_ONCE: Final = 4 << 20  # So much of large messages need not wait for more.
+ALONE_BYTES_MIN: Final = 256 << 10  # One of this size waits for others only behind what is unread.
 STORE_BYTES_MAX: Final = 256 << 20
 STORE_WARM_BYTES: Final = 16 << 20  # So much is still in the cache when it is read (4 frames).
 STORE_WARM_PATIENCE: Final = 2 * MS  # So long it is worth waiting for a reader that gets on.

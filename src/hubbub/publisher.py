@@ -17,6 +17,8 @@ from hubbub.awareness import RemoteSubscriber, list_subscribers
 from hubbub.closing import Closing
 from hubbub.errors import Backpressure, ClosedError, HubbubError, PayloadError
 from hubbub.limits import TIME_MAX
+from hubbub.links.loans import draft_of
+from hubbub.loan import Loan
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.topics import OutgoingTopic
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from hubbub.node import Node
 
 _encode = msgspec.msgpack.Encoder().encode
+Payload = bytes | memoryview
 
 
 class Publisher(Closing):
@@ -155,7 +158,9 @@ class Publisher(Closing):
             self._make_room(made)
         if self._is_for_nobody() and self._skip():
             return None
-        return self._driver.publish_acknowledged(self._topic, made, _time_of(at_ns))
+        receipt = self._driver.publish_acknowledged(self._topic, made, _time_of(at_ns))
+        _spend(payload)
+        return receipt
 
     def _count_acknowledged(self, receipt: Receipt) -> int:
         taken = receipt.taken
@@ -165,33 +170,49 @@ class Publisher(Closing):
 
     def _publish_carefully(self, payload: Any, is_flushing: bool, at_ns: int | None) -> int:
         """Publish what is more than bytes to append."""
-        made = self._make_payload(payload)
+        made = self._make_payload(payload, may_borrow=True)
         if made is None:
             return 0
-        return self._publish_bytes(made, is_flushing, _time_of(at_ns))
+        count = self._publish_bytes(made, is_flushing, _time_of(at_ns))
+        _spend(payload)
+        return count
 
     def make_bytes(self, payload: Any) -> bytes:
         """Make bytes of a payload, whoever wants them."""
         if self._is_closed or self._driver.closed_reason is not None:
             self._refuse(payload)
         made = payload() if self._is_lazy(payload) else payload
+        if isinstance(made, Loan):
+            made = bytes(self._seal(made))
+            _spend(payload)
         return made if type(made) is bytes else self._snapshot(made)
 
     def publish_own(self, payload: bytes, at_ns: int | None) -> int:
         """Publish to this node alone, where others are reached in another way."""
         return self._publish_bytes(payload, False, _time_of(at_ns))
 
-    def _make_payload(self, payload: Any) -> bytes | None:
-        """Make bytes of a payload; None: it need not be made, for nobody wants it."""
+    def _make_payload(self, payload: Any, *, may_borrow: bool = False) -> Payload | None:
+        """Make bytes of a payload; None: it need not be made, for nobody wants it.
+
+        One that is copied into shared memory at once is borrowed instead, and copied once.
+        """
         if self._is_closed or self._driver.closed_reason is not None:
             self._refuse(payload)
         if self._is_lazy(payload):
             if self._is_for_nobody() and self._skip():
                 return None
             payload = payload()
-        return payload if type(payload) is bytes else self._snapshot(payload)
+        if type(payload) is bytes:
+            return payload
+        if isinstance(payload, Loan):
+            return self._seal(payload)
+        if may_borrow and self.type is None and not self._cells:
+            view = _view_of(payload)
+            if view is not None and self._framer.goes_by_reference(view):
+                return view
+        return self._snapshot(payload)
 
-    def _publish_bytes(self, payload: bytes, is_flushing: bool, published_ns: int) -> int:
+    def _publish_bytes(self, payload: Payload, is_flushing: bool, published_ns: int) -> int:
         """Publish where something is to be decided: to wait, to send now, or not at all."""
         driver, framer, topic = self._driver, self._framer, self._topic
         is_large = len(payload) > framer.message_bytes_max
@@ -203,6 +224,8 @@ class Publisher(Closing):
         is_next = not self._cells and framer.may_go_alone(payload)
         if is_next and driver.send_single(self._sender, topic, payload, published_ns):
             return receivers
+        if type(payload) is not bytes and draft_of(payload) is None:
+            payload = bytes(payload)  # It was only borrowed.
         if is_large:
             with driver.lock:
                 framer.add(topic, payload, published_ns)
@@ -214,6 +237,36 @@ class Publisher(Closing):
         if is_urgent or len(self._cells) > framer.free_cells:
             driver.flush(monotonic_ns())
         return receivers + topic.listeners
+
+    def loan(self, size_bytes: int) -> Loan:
+        """Lend memory to write a large message into; `publish(loan)` sends it without a copy.
+
+        Where every receiver is on this host it lies in memory that they share, else it is ordinary
+        memory. It is for one message of just this size, and over when that is published.
+        """
+        if self._is_closed or self._driver.closed_reason is not None:
+            self._refuse(None)
+        self._refuse_typed()
+        bytes_max = self._driver.core.settings.message_bytes
+        if type(size_bytes) is not int or not 0 < size_bytes <= bytes_max:
+            raise PayloadError(
+                f"a loan of {size_bytes!r} bytes: give a whole number from 1 to"
+                f" message_bytes={bytes_max}"
+            )
+        pipes = self._driver.pipes
+        draft = None if pipes is None else pipes.lend(self._framer, size_bytes)
+        return Loan(bytearray(size_bytes) if draft is None else draft, size_bytes)
+
+    def _seal(self, loan: Loan) -> Payload:
+        self._refuse_typed()
+        return loan.seal()
+
+    def _refuse_typed(self) -> None:
+        if self.type is not None:
+            raise PayloadError(
+                f"{self.subject} is published with type={self.type!r}, which is encoded:"
+                " loans are for publishers without a type"
+            )
 
     def _is_lazy(self, payload: Any) -> bool:
         """Tell whether a payload is a function that makes it."""
@@ -357,7 +410,7 @@ class Publisher(Closing):
                 " encode it, or give the publisher a type="
             ) from None
 
-    def _make_room(self, payload: bytes) -> None:
+    def _make_room(self, payload: Payload) -> None:
         """Check a large message, and wait if too much is pending."""
         bytes_max = self._driver.core.settings.message_bytes
         if len(payload) > bytes_max:
@@ -396,6 +449,21 @@ class Publisher(Closing):
                 return False
             self._driver.core.outgoing.skip_message(self._topic)
         return True
+
+
+def _spend(payload: Any) -> None:
+    """End a loan that was published; it can be published again if that failed."""
+    if isinstance(payload, Loan):
+        payload.spend()
+
+
+def _view_of(payload: Any) -> memoryview | None:
+    """Return the bytes of a buffer where they lie; None: it has none that follow each other."""
+    try:
+        view = memoryview(payload)
+        return view.cast("B") if view.c_contiguous else None
+    except TypeError:
+        return None
 
 
 def _time_of(time_ns: int | None) -> int:

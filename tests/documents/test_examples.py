@@ -18,6 +18,7 @@ TRIED = {
     "demo.py",
     "gateway.py",
     "hello.py",
+    "image_by_loan.py",
     "image_without_a_copy.py",
     "record_and_read.py",
     "recording_in_spark.py",  # By tests/spark, which has a Spark that runs.
@@ -141,6 +142,13 @@ def test_images_are_seen_where_they_were_written() -> None:
     assert len(seen) >= 3 and all(
         line.endswith(": read where it was written") for line in seen[-3:]
     )
+
+
+def test_images_are_drawn_where_they_are_seen() -> None:
+    done = run("image_by_loan.py", "3")
+    assert done.returncode == 0, done.stderr
+    seen = done.stdout.splitlines()
+    assert len(seen) >= 3 and all(line.endswith(": read where it was drawn") for line in seen[-3:])
 
 
 def test_time_triggered_example_gets_samples_a_period_apart() -> None:

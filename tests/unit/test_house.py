@@ -31,7 +31,16 @@ LONG_FUNCTIONS: dict[str, str] = {}
 FOUNDATION = {"errors", "limits", "given", "subjects", "message", "events"}
 API = {
     *("", "node", "publisher", "subscription", "channel", "connection", "opening"),
-    *("awareness", "neighbours", "publisher_options", "repeats", "schema", "sinks", "telling"),
+    *(
+        "awareness",
+        "loan",
+        "neighbours",
+        "publisher_options",
+        "repeats",
+        "schema",
+        "sinks",
+        "telling",
+    ),
     *("statistics", "closing", "configuration"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail", "addresses"}

@@ -37,10 +37,12 @@ from hubbub.links.arena import (
     SLOT_ALIGNMENT_BYTES,
     Arena,
     Block,
+    Slot,
     Store,
     StoreStatistics,
     block_bytes,
 )
+from hubbub.links.loans import LOANS_BYTES_MAX, Draft, draft_at, draft_of
 from hubbub.links.local import LocalLink, Note
 from hubbub.links.mapping import Mapping
 from hubbub.links.onward import READER_SLOTS_MAX, Onward
@@ -58,7 +60,9 @@ _LOOK_SOON: Final = 2 * MS  # So soon for what was handed on, then after twice a
 _LOOK_SELDOM: Final = 100 * MS  # so seldom: our writer must not take us for one that holds on.
 
 _NOWHERE: Final = (-1, 0, 0, 0)
-Slot = tuple[Mapping, int, list[tuple[int, int]]]  # Its offset, and those and the sizes in it.
+Placed = tuple[
+    Mapping, int, list[tuple[int, int]]
+]  # A slot's offset, and those and the sizes in it.
 
 _HEAD: Final = Struct("!BIQ")  # What it says, an arena, its size.
 _OFFER: Final = 1
@@ -122,6 +126,7 @@ class Depot:
         self._onward_ns = 0  # when to look again what is given back of it,
         self._onward_wait_ns = _LOOK_SOON  # after how long;
         self._departed: dict[bytes, Returns] = {}  # also by those whose pipe has ended.
+        self._returned: deque[Slot] = deque()  # What was lent, and is over.
         self.refused = 0
 
     def hand_on(self) -> None:
@@ -136,7 +141,7 @@ class Depot:
 
     # Writing.
 
-    def refer(self, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+    def refer(self, payloads: Sequence[bytes | memoryview], route: Pipes) -> list[bytes]:
         """Put payloads where all these readers find them, as many as lie together.
 
         None of them, from the first on: there is no room, and they must be sent as they are.
@@ -152,6 +157,9 @@ class Depot:
                 return []
         if self._onward is not None and (handed := self._hand_on(self._onward, payloads, route)):
             return handed
+        if (draft := draft_of(payloads[0])) is not None and self._share(draft, route):
+            number, offset = draft.slot.place
+            return encode_parts(number, offset, [(offset, draft.size_bytes)])
         block = self._copy(payloads[: _count_together(payloads)], route)
         if block is None:
             return []
@@ -161,7 +169,37 @@ class Depot:
             return []
         return encode_parts(*block)
 
-    def _copy(self, payloads: Sequence[bytes], route: Pipes) -> Block | None:
+    def lend(self, size_bytes: int, route: Pipes) -> Draft | None:
+        """Lend memory for a payload that all these readers can find; None: they cannot yet."""
+        self._end_loans()
+        readers = [self._readers.get(key) for key in route]
+        if not all(one and one.returns and not one.has_refused for one in readers):
+            return None
+        if self.is_full or self._store.lent_bytes + size_bytes > LOANS_BYTES_MAX:
+            return None
+        if not self._store.has_slot(size_bytes):
+            self.collect()
+        slot = self._store.lend(size_bytes)
+        return None if slot is None else draft_at(slot, size_bytes, self._returned)
+
+    def _share(self, draft: Draft, route: Pipes) -> bool:
+        """Let readers have what lies in a slot of ours already; False: it must be copied."""
+        slot = draft.slot
+        if draft.returned is not self._returned or not self._store.share(slot, route):
+            return False
+        if self._show(slot.place[0], route):
+            # It tells of the memory as a copy does, if the application did little else meanwhile.
+            self._store.rotation.copied(draft.size_bytes, draft.took_ns)
+            return True
+        for key in route:
+            self._store.release(key, [slot.place])
+        return False
+
+    def _end_loans(self) -> None:
+        while self._returned:
+            self._store.end_loan(self._returned.popleft())
+
+    def _copy(self, payloads: Sequence[bytes | memoryview], route: Pipes) -> Block | None:
         """Copy payloads into one slot, at least the first of them; None: there is no room."""
         store = self._store
         if not store.has_slot(block_bytes(payloads)):
@@ -182,7 +220,9 @@ class Depot:
                 return False
         return True
 
-    def _hand_on(self, onward: Onward, payloads: Sequence[bytes], route: Pipes) -> list[bytes]:
+    def _hand_on(
+        self, onward: Onward, payloads: Sequence[bytes | memoryview], route: Pipes
+    ) -> list[bytes]:
         """Refer to payloads where they lie already; none: they must be copied."""
         number, slot, places = onward.put(payloads, route)
         if not places:
@@ -224,7 +264,8 @@ class Depot:
         return reader.returns is not None
 
     def collect(self) -> None:
-        """Take what readers have given back."""
+        """Take what readers have given back, and what was lent."""
+        self._end_loans()
         for key, reader in list(self._readers.items()):
             self._collect(key, reader)
         onward = self._onward
@@ -256,6 +297,17 @@ class Depot:
         self._retire(key)
         reader.returns = None
         reader.has_refused = True
+
+    def is_read(self, route: Pipes) -> bool:
+        """Tell whether these readers wait for more; a hint, which needs no lock.
+
+        Each may have one slot still: who iterates holds a message until it has the next one.
+        """
+        for key in route:
+            unread, reader = self._store.claims_of(key) - 1, self._readers.get(key)
+            if unread > 0 and not (reader and reader.returns and reader.returns.has(unread)):
+                return False
+        return True
 
     @property
     def is_roomy(self) -> bool:
@@ -520,20 +572,20 @@ class Depot:
             self.forget_writer(key)
 
 
-def _count_together(payloads: Sequence[bytes]) -> int:
+def _count_together(payloads: Sequence[bytes | memoryview]) -> int:
     """Return how many payloads, from the first on, share a slot."""
     count = room_bytes = 0
     for payload in payloads:
         room_bytes += len(payload)
-        if count and room_bytes > BLOCK_BYTES_MAX:
+        if count and (room_bytes > BLOCK_BYTES_MAX or draft_of(payload) is not None):
             break
         count += 1
     return count
 
 
-def _sort_by_slot(mappings: dict[int, Mapping], references: list[Reference]) -> list[Slot] | None:
+def _sort_by_slot(mappings: dict[int, Mapping], references: list[Reference]) -> list[Placed] | None:
     """Say which mapping holds what, slot by slot; None: at least one reference leads nowhere."""
-    slots: list[Slot] = []
+    slots: list[Placed] = []
     latest: tuple[int, int] | None = None
     end = 0
     for number, offset, size_bytes, slot in references:

@@ -176,14 +176,16 @@ class _Pages:
         self._munmap(self.address, self._size_bytes)
 
 
-class _Byte(ctypes.Union):
+class Byte(ctypes.Union):
+    """A byte, of which views have the format "B"."""
+
     _fields_ = (("value", ctypes.c_ubyte),)
 
 
-class Lease(ctypes.Array[_Byte]):
+class Lease(ctypes.Array[Byte]):
     """A claim on a slot. It may end in any thread, inside the collector and at the very last."""
 
-    _type_ = _Byte
+    _type_ = Byte
     _length_ = ARENA_BYTES_MAX
     __slots__ = ("mapping", "offset", "pages", "size_bytes", "whole")
     __hash__ = object.__hash__  # Or views of it had no hash, unlike those of `bytes`.

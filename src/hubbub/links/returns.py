@@ -69,6 +69,11 @@ class Returns:
         at = self._at
         return self._cells[at & _CELL_MASK] >> _LAP_SHIFT != at // RETURNS & _LAP_MASK
 
+    def has(self, count: int) -> bool:
+        """Tell whether so many slots were given back since the last look."""
+        at = self._at + count - 1
+        return self._cells[at & _CELL_MASK] >> _LAP_SHIFT == at // RETURNS + 1 & _LAP_MASK
+
     def take(self) -> list[Place]:
         """Return what was given back since the last look."""
         cells, at = self._cells, self._at

@@ -29,6 +29,7 @@ from hubbub.protocol.delivery import LOCAL, MULTICAST, Delivery, Handover
 from hubbub.protocol.discovery import Discovery
 from hubbub.protocol.endpoint import Endpoint, Identity
 from hubbub.protocol.express import Express
+from hubbub.protocol.framing import Payload
 from hubbub.protocol.incoming import Incoming
 from hubbub.protocol.linkless import Linkless
 from hubbub.protocol.matches import Matches
@@ -180,7 +181,7 @@ class Core:
         return burst
 
     def single(
-        self, now: int, sender: Sender, topic: OutgoingTopic, payload: bytes, published_ns: int
+        self, now: int, sender: Sender, topic: OutgoingTopic, payload: Payload, published_ns: int
     ) -> bytes | None:
         """Make the frame of one message if nothing else is to be sent; else None."""
         if self.endpoint.control or self.outgoing.bucket is not None:

@@ -21,6 +21,7 @@ from itertools import accumulate, chain, groupby
 from typing import Any, Final
 
 from hubbub.limits import (
+    ALONE_BYTES_MIN,
     BACKLOG_MESSAGES_MAX,
     BUSY_WINDOW,
     BYTES_PER_MESSAGE,
@@ -38,7 +39,8 @@ from hubbub.wire.control import encode_declarations
 from hubbub.wire.header import DECLARES, HEADER_BYTES, REFERS, TAG_BYTES
 from hubbub.wire.train import Train
 
-Refer = Callable[[Sequence[bytes], Pipes], list[bytes]]
+Payload = bytes | memoryview
+Refer = Callable[[Sequence[Payload], Pipes], list[bytes]]
 Columns = tuple[list[OutgoingTopic], list[bytes], list[int]]
 Framed = tuple[Body, int, Audience]  # Body, flags, and who it is for.
 
@@ -101,6 +103,7 @@ class Framer:
         self._is_piped = False
         self.is_near = False
         self.refer: Refer | None = None
+        self.is_read: Callable[[Pipes], bool] | None = None  # Whether they have all they got.
         self.is_busy = False
         self.batch_count = 1  # So many messages of late fill a frame.
         self.free_cells = 0  # With fewer, a publish only appends; with more, it tries to send;
@@ -151,7 +154,7 @@ class Framer:
             len(large.payload) - large.offset for large in self.large
         )
 
-    def _is_large(self, payload: bytes) -> bool:
+    def _is_large(self, payload: Payload) -> bool:
         return len(payload) > self.message_bytes_max
 
     @property
@@ -169,7 +172,7 @@ class Framer:
         """Return how many messages wait to be framed."""
         return len(self.cells) // CELLS
 
-    def add(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> None:
+    def add(self, topic: OutgoingTopic, payload: Payload, published_ns: int) -> None:
         """Append a message, and count its bytes if it is large; under the core's lock."""
         if self._is_large(payload):
             self.large_bytes += len(payload)
@@ -300,20 +303,31 @@ class Framer:
         elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
 
-    def may_go_alone(self, payload: bytes) -> bool:
+    def goes_by_reference(self, payload: Payload) -> bool:
+        """Tell whether a message is large, and may go alone to readers that share memory."""
+        return len(payload) > self.message_bytes_max and self.may_go_alone(payload)
+
+    def may_go_alone(self, payload: Payload) -> bool:
         """Tell whether a message that nothing is before need not wait for others after it."""
         if len(payload) <= self.message_bytes_max:
             return not self.is_busy
-        is_waiting = self.is_busy and len(payload) < REFERRED_BYTES_AT_ONCE
-        return not is_waiting and self._may_be_referred(payload)
+        return self._may_be_referred(payload) and not (self.is_busy and self._may_wait(payload))
 
-    def refer_alone(self, payload: bytes) -> bytes | None:
+    def _may_wait(self, payload: Payload) -> bool:
+        """Tell whether a large message of a busy stream waits for others: its readers do not."""
+        if len(payload) >= REFERRED_BYTES_AT_ONCE:
+            return False
+        if len(payload) < ALONE_BYTES_MIN or self.is_read is None or self.route is None:
+            return True
+        return not self.is_read(self.route)
+
+    def refer_alone(self, payload: Payload) -> bytes | None:
         """Make a reference to a large message; None: there is no room for it where it is shared."""
         assert self.refer is not None and self.route is not None
         references = self.refer([payload], self.route)
         return references[0] if references else None
 
-    def _may_be_referred(self, payload: bytes) -> bool:
+    def _may_be_referred(self, payload: Payload) -> bool:
         return self.is_near and self.refer is not None and 0 < self.reference_bytes <= len(payload)
 
     def _may_refer(self) -> bool:

@@ -20,10 +20,11 @@ class History:
         self.messages: deque[Kept] = deque()
         self.size_bytes = 0
 
-    def add(self, payloads: Sequence[bytes], published_ns: Sequence[int]) -> None:
+    def add(self, payloads: Sequence[bytes | memoryview], published_ns: Sequence[int]) -> None:
         """Keep a run of messages, and forget what is too much."""
         messages = self.messages
-        messages.extend(zip(payloads, published_ns, strict=True))
+        # Bytes of its own: views would keep memory that is shared, and may be lent for now only.
+        messages.extend(zip(map(bytes, payloads), published_ns, strict=True))
         self.size_bytes += sum(map(len, payloads))
         while len(messages) > self.count_max or (
             self.size_bytes > HISTORY_BYTES_MAX and len(messages) > 1

@@ -8,6 +8,7 @@ dead costs the time once.
 
 from hubbub.events import SlowConsumer
 from hubbub.protocol.endpoint import Endpoint
+from hubbub.protocol.framing import Payload
 from hubbub.protocol.peers import Peer
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
@@ -43,7 +44,7 @@ class Receipts:
         self.open: list[Receipt] = []
         self.skipped: set[bytes] = set()
 
-    def publish(self, topic: OutgoingTopic, payload: bytes, published_ns: int) -> Receipt:
+    def publish(self, topic: OutgoingTopic, payload: Payload, published_ns: int) -> Receipt:
         """Publish a message, to be sent at once, and open the receipt for it."""
         framer = self.senders[topic.stream].framer
         framer.add(topic, payload, published_ns)

@@ -23,7 +23,7 @@ from hubbub.protocol.audience import ANYBODY, Audience, Roll, unite
 from hubbub.protocol.burst import NOWHERE, Address, Burst, Pipes
 from hubbub.protocol.cache import Body, Cache, body_bytes
 from hubbub.protocol.flow import Flow
-from hubbub.protocol.framing import Framer
+from hubbub.protocol.framing import Framer, Payload
 from hubbub.protocol.topics import OutgoingTopic
 from hubbub.wire import train
 from hubbub.wire.batch import (
@@ -160,7 +160,7 @@ class Sender:
         return burst
 
     def single(
-        self, now: int, topic: OutgoingTopic, payload: bytes, published_ns: int
+        self, now: int, topic: OutgoingTopic, payload: Payload, published_ns: int
     ) -> bytes | None:
         """Make the whole frame of one message on a quiet stream; None: it must take its turn.
 

@@ -30,7 +30,7 @@ from hubbub.links.tcp import TcpLink
 from hubbub.links.unicast import UnicastLink
 from hubbub.protocol.burst import Burst, ChosenPipes, Pipes
 from hubbub.protocol.core import Core
-from hubbub.protocol.framing import Framer
+from hubbub.protocol.framing import Framer, Payload
 from hubbub.protocol.receipts import Receipt
 from hubbub.protocol.sender import Sender
 from hubbub.protocol.topics import OutgoingTopic
@@ -258,7 +258,7 @@ class Driver:
                 self.loop.wake()
 
     def send_single(
-        self, sender: Sender, topic: OutgoingTopic, payload: bytes, published_ns: int
+        self, sender: Sender, topic: OutgoingTopic, payload: Payload, published_ns: int
     ) -> bool:
         """Send one message of a quiet stream straight away; False: it must take its turn."""
         if self._stuck is not None or owns(self.lock):
@@ -303,7 +303,7 @@ class Driver:
             self.loop.take_turn()
 
     def publish_acknowledged(
-        self, topic: OutgoingTopic, payload: bytes, published_ns: int
+        self, topic: OutgoingTopic, payload: Payload, published_ns: int
     ) -> Receipt:
         """Publish a message at once, and open the receipt for it."""
         now = time.monotonic_ns()

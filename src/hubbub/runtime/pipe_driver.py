@@ -14,11 +14,13 @@ from hubbub.limits import STORE_PATIENCE, STORE_WARM_PATIENCE, US
 from hubbub.links import arena
 from hubbub.links.depot import Depot
 from hubbub.links.inlet import Received
+from hubbub.links.loans import Draft
 from hubbub.links.local import LocalLink
 from hubbub.links.pipes import PipeLink
 from hubbub.links.tcp import TcpLink
 from hubbub.protocol.burst import Pipes
 from hubbub.protocol.framing import Framer
+from hubbub.runtime.ownership import owns
 
 # A reader that gets on gives back within that time: to sleep, and to wake the I/O thread that does
 # the rest meanwhile, would take longer.
@@ -165,6 +167,7 @@ class LocalDriver(PipeDriver):
         core.endpoint.behind = depot.stuck
         for sender in core.outgoing.senders.values():
             sender.framer.refer = depot.refer
+            sender.framer.is_read = depot.is_read
         return depot
 
     def hand_on(self) -> None:
@@ -239,6 +242,16 @@ class LocalDriver(PipeDriver):
             return False
         depot.go_on()
         return True
+
+    def lend(self, framer: Framer, size_bytes: int) -> Draft | None:
+        """Lend memory that all receivers of a stream share; None: they do not, or it is small."""
+        depot, route, lock = self.depot, framer.route, self._driver.lock
+        if depot is None or route is None or not framer.is_near or not framer.reference_bytes:
+            return None
+        if size_bytes <= framer.message_bytes_max or owns(lock):
+            return None
+        with lock:
+            return depot.lend(size_bytes, route)
 
     def poll(self) -> None:
         """Look who else is here, and let go of what was shared by those who are gone."""

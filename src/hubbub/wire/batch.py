@@ -84,7 +84,9 @@ def encode(
     )
 
 
-def encode_single(topic: int, sequence: int, payload: bytes, published_ns: int) -> bytes:
+def encode_single(
+    topic: int, sequence: int, payload: bytes | memoryview, published_ns: int
+) -> bytes:
     """Make the body of a DATA frame that holds one message."""
     return _SINGLE.pack(1, 0, 1, topic, sequence, 1, len(payload), published_ns) + payload
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.limits import MS, REFERRED_BYTES_AT_ONCE
+from hubbub.limits import ALONE_BYTES_MIN, MS, REFERRED_BYTES_AT_ONCE
 from hubbub.message import Passage
 from hubbub.protocol.burst import Burst, Pipes
 from hubbub.protocol.sender import Sender
@@ -209,6 +209,12 @@ def test_large_message_of_a_busy_stream_waits_for_others_unless_it_fills_a_frame
     framer.is_busy = True
     assert not framer.may_go_alone(LARGE) and not framer.may_go_alone(b"small")
     assert framer.may_go_alone(bytes(REFERRED_BYTES_AT_ONCE))
+    is_read = False
+    framer.is_read = lambda route: is_read
+    assert not framer.may_go_alone(bytes(ALONE_BYTES_MIN))
+    is_read = True
+    assert framer.may_go_alone(bytes(ALONE_BYTES_MIN)), "its readers wait for it"
+    assert not framer.may_go_alone(bytes(ALONE_BYTES_MIN - 1))
     framer.take_route(None)
     assert not framer.may_go_alone(bytes(REFERRED_BYTES_AT_ONCE)), "it has to be cut"
 
