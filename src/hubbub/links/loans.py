@@ -1,4 +1,4 @@
-"""Memory that is lent to who publishes, in the slot where its readers will find it (decision 52).
+"""Memory that is lent to who publishes, in the slot where its readers will find it (decision 50).
 
 A draft is a slot that somebody writes into before it is a message. The writer itself has a claim on
 it (arena.py) until the draft goes; once published it is read-only, and whatever keeps the payload

@@ -5,7 +5,7 @@ where the other is, and that it is there. Nodes that are connected by TCP know n
 not told by another, and a firewall may pass one and not the other. So each that means to send them
 tells in its HELLO at which port it takes them, and sends the other a heartbeat there, once a second
 and at once when the first one comes. Who hears these knows the way and that it is open; when they
-stay away for `peer_timeout_ms`, it is not (decision 0053).
+stay away for `peer_timeout_ms`, it is not (decision 0051).
 
 Such a heartbeat names no stream, which those of the group always do.
 """

@@ -18,7 +18,7 @@ Links = tuple[str, ...]
 INPROC: Final = "inproc"
 DATAGRAM: Final = "datagram"
 _NAMES: Final = (INPROC, "local", "multicast", "tcp", DATAGRAM, "link6", "link7")  # Two to come.
-# Datagrams are not repaired, so nothing reliable takes them (decision 0053).
+# Datagrams are not repaired, so nothing reliable takes them (decision 0051).
 _REPAIRED: Final = ("local", "multicast", "tcp")
 _OF_FRAMES: Final = {RELIABLE: _REPAIRED, BEST_EFFORT: (*_REPAIRED, DATAGRAM)}
 _NUMBERS: Final = {name: number for number, name in enumerate(_NAMES, 1)}
