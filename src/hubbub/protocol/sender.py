@@ -285,7 +285,7 @@ class Sender:
         first, sent_us = self.next_sequence, now // US & 0xFFFF_FFFF
         shared = self._prefix(SEGMENT, 0, topic.addressed)
         buffers: list[bytes | memoryview] = [
-            train.make(shared, first, self.packet_numbers, sent_us, pieces)
+            memoryview(train.make(shared, first, self.packet_numbers, sent_us, pieces))
         ]
         self.next_sequence += pieces.frames
         self.position = cache.add_train(now, first, self.position, pieces)
