@@ -63,6 +63,7 @@ WINDOW_BYTES: Final = 4 << 20
 FRAME_COST_BYTES: Final = 768
 STATUS_INTERVAL: Final = 20 * MS
 STATUS_WINDOW_SHARE: Final = 4  # A quarter window of news earns a STATUS.
+RESUME_WINDOW_SHARE: Final = 8  # Who was stopped by a window goes on when an eighth of it is free.
 ACTIVE_SENDER: Final = 100 * MS
 SLOW: Final = 200 * MS
 SEND_TIMEOUT_S: Final = 5.0
