@@ -50,8 +50,10 @@ BACKLOG_MESSAGES_MAX: Final = 65_536
 # Who publishes sends what it held back; the I/O thread sees to it that nothing stays behind.
 PUBLISHER_TURN: Final = 300 * US  # Who publishes serves the loop beside it so often.
 PUBLISHER_SENDS: Final = 2 * MS + HOLDBACK // 2
-# One caller sends at most so many bursts, lest it become everybody's sender.
-FLUSH_BURSTS_MAX: Final = 4
+# One caller sends at most so many bursts, lest it become everybody's sender: some 2 MB. It is more
+# than a message of 1 MiB, because the I/O thread would be woken for the rest and leave that to who
+# publishes: with 4 there were two switches of threads more for each message.
+FLUSH_BURSTS_MAX: Final = 32
 HAND_OUT_S: Final = 1.0  # So long a flush waits for callbacks that another thread runs.
 
 # Flow control (decision 0005).
