@@ -14,7 +14,7 @@ factor of two, a full socket buffer is 20 ms of traffic, and any rate that is sa
 Who was stopped goes on when an eighth of a window is free, not at the first frame that fits. The
 frame that fills a window asks, the answer makes room for what came since the one before, and so one
 frame that was sent alone would be asked about and followed by one frame for ever: the silly window
-of RFC 1122, section 4.2.3.4. Large messages in Ethernet frames had 3.5 STATUS a megabyte by it.
+of RFC 1122, section 4.2.3.4. A megabyte in Ethernet frames had 3.5 to 4.4 STATUS by it, now 2.7.
 """
 
 from hubbub.limits import (
