@@ -50,8 +50,10 @@ BACKLOG_MESSAGES_MAX: Final = 65_536
 # Who publishes sends what it held back; the I/O thread sees to it that nothing stays behind.
 PUBLISHER_TURN: Final = 300 * US  # Who publishes serves the loop beside it so often.
 PUBLISHER_SENDS: Final = 2 * MS + HOLDBACK // 2
-# One caller sends at most so many bursts, lest it become everybody's sender.
-FLUSH_BURSTS_MAX: Final = 4
+# One caller sends at most so many bursts, lest it become everybody's sender: some 2 MB. It is more
+# than a message of 1 MiB, because the I/O thread would be woken for the rest and leave that to who
+# publishes: with 4 there were two switches of threads more for each message.
+FLUSH_BURSTS_MAX: Final = 32
 HAND_OUT_S: Final = 1.0  # So long a flush waits for callbacks that another thread runs.
 
 # Flow control (decision 0005).
@@ -63,6 +65,7 @@ WINDOW_BYTES: Final = 4 << 20
 FRAME_COST_BYTES: Final = 768
 STATUS_INTERVAL: Final = 20 * MS
 STATUS_WINDOW_SHARE: Final = 4  # A quarter window of news earns a STATUS.
+RESUME_WINDOW_SHARE: Final = 8  # Who was stopped by a window goes on when an eighth of it is free.
 ACTIVE_SENDER: Final = 100 * MS
 SLOW: Final = 200 * MS
 SEND_TIMEOUT_S: Final = 5.0

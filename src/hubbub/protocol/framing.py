@@ -546,10 +546,9 @@ class Framer:
         about = topic.number, large.sequence, large.published_ns, len(payload)
         return topic, Train(about, payload, stride, begin, count)
 
-    def cut_end(self) -> Framed:
-        """Cut the last piece of the large message, which a train has left of it."""
-        large = self.large[0]
-        assert 0 < len(large.payload) - large.offset <= large.stride
+    def cut_next(self) -> Framed:
+        """Cut the piece of the large message that a train has left to be next."""
+        assert self.large[0].offset > 0
         return self._cut()
 
     def _is_first_for_cutting(self) -> bool:

@@ -15,6 +15,11 @@ from hubbub.wire.batch import Segment
 from hubbub.wire.train import Piece
 
 
+def count_behind(segment: Segment) -> int:
+    """Return how many pieces there are from this one of a message to the one before its last."""
+    return (segment.total - 1) // segment.stride - segment.offset // segment.stride
+
+
 class Budget:
     """Memory for the incomplete messages of a channel."""
 
@@ -121,7 +126,7 @@ class Reassembly:
         place = segment.topic, segment.sequence
         partial = self.partials.get(place)
         if partial is None:
-            partial = self._begin(place, segment)
+            partial = self._begin(segment)
             if partial is None:
                 return None
         if not partial.add(segment):
@@ -139,18 +144,23 @@ class Reassembly:
         """Tell whether a segment can be kept now; what never fits does not wait for room."""
         if (segment.topic, segment.sequence) in self.partials:
             return True
-        return segment.total > self.share.budget.max_bytes or self._may_begin(segment)
+        return segment.total > self.share.budget.max_bytes or self.may_begin(segment)
 
-    def _may_begin(self, segment: Segment) -> bool:
+    def may_begin(self, segment: Segment) -> bool:
+        """Tell whether there is memory for one more message."""
         is_few = len(self.partials) < REASSEMBLIES_PER_PEER_MAX
         return is_few and self.share.has_room(segment.total)
 
-    def _begin(self, place: tuple[int, int], segment: Segment) -> Partial | None:
-        if not self._may_begin(segment):
+    def _begin(self, segment: Segment) -> Partial | None:
+        if not self.may_begin(segment):
             self.refused += 1
             return None
+        return self.begin(segment)
+
+    def begin(self, segment: Segment) -> Partial:
+        """Begin a message for which there is room with the first that came of it."""
         self.share.claim(segment.total)
-        self.partials[place] = partial = Partial(segment)
+        self.partials[segment.topic, segment.sequence] = partial = Partial(segment)
         return partial
 
     def drop(self, place: tuple[int, int]) -> None:

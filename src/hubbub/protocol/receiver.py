@@ -28,7 +28,7 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.gateway.relayed import Places, RelayedTopic
 from hubbub.protocol.joins import Joins, ask_nothing
-from hubbub.protocol.reassembly import Reassembly, Share
+from hubbub.protocol.reassembly import Reassembly, Share, count_behind
 from hubbub.protocol.repair import Requester
 from hubbub.protocol.topics import Hole, IncomingTopic, Way
 from hubbub.subjects import is_subject
@@ -244,22 +244,44 @@ class Receiver:
 
         Only the very next ones are taken, and only if their headers begin with these bytes, of
         which the caller knows what they mean. The piece that completes the message is never one of
-        them, nor is the first that came of it.
+        them.
         """
         first = train.read_piece(buffer, start)
-        partial = self.reassembly.partials.get((first.topic, first.message))
-        if partial is None or self.next != first.frame or not self._is_calm():
+        if self.next != first.frame or not self._is_calm():
             return 0
-        room = partial.room_from(first, step - HEADER_BYTES - SEGMENT_HEAD_BYTES)
+        partial = self.reassembly.partials.get((first.topic, first.message))
+        begun = self._begin_train(first, buffer, start, step) if partial is None else None
+        if partial is not None:
+            room = partial.room_from(first, step - HEADER_BYTES - SEGMENT_HEAD_BYTES)
+        else:
+            room = 0 if begun is None else count_behind(begun)
         count = min((len(buffer) - start) // step, room)
         pieces = train.take(prefix, buffer, start, first, count) if count else ()
         count = len(pieces)
         if not count:
             return 0
+        if partial is None:
+            assert begun is not None
+            partial = self.reassembly.begin(begun)
         self.next += count
         partial.add_train(first.offset, pieces, self.next - 1)
         self.fresh_bytes += count * (step - HEADER_BYTES + FRAME_COST_BYTES)
         return count
+
+    def _begin_train(
+        self, first: train.Piece, buffer: bytes, start: int, step: int
+    ) -> batch.Segment | None:
+        """Return the piece at `start` if a large message may begin with it; it is not checked yet.
+
+        What is not plain goes the ordinary way, which took 8 us more of each message.
+        """
+        topic = self.topics.get(first.topic)
+        if topic is None or not self.is_reliable or self._is_past(topic, first.message):
+            return None
+        segment = batch.decode_segment(buffer, start + HEADER_BYTES, start + step)
+        if segment is None or not self.reassembly.may_begin(segment):
+            return None
+        return segment
 
     def pass_by(
         self, now: int, sequence: int, size_bytes: int, received_ns: int, out: list[Delivery]

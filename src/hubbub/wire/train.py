@@ -2,13 +2,17 @@
 
 Their headers and heads differ in what counts up and in the checksum, and in nothing else. So all
 frames of a train are made and read field by field, each field of all of them by one call into C,
-and no Python runs a frame: an Ethernet cuts a message of 1 MiB into hundreds. A frame takes 1.3 us
-to make and 1.1 us to read, of which its checksum is 0.6.
+and no Python runs a frame: an Ethernet cuts a message of 1 MiB into hundreds.
+
+To make them, the header and head of the first are put before every piece, and then the bytes that
+differ are written over them, each such byte of all frames at once: 1.1 us a frame, where it takes
+1.4 to make the headers one by one. To read them takes 1.1 us. Of either, checksums are 0.7: head
+and data lie side by side in a frame, and are summed together.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from itertools import islice, repeat
 from struct import Struct, pack
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -20,12 +24,20 @@ _TAIL: Final = Struct("!QQI")  # Frame, packet, time.
 _SAME: Final = Struct("!IQQQ")  # Topic, message, publish time, total.
 _HEAD: Final = Struct(f"!{_SAME.size}sQI")  # These, offset, stride.
 _PIECE: Final = Struct("!QQIIIQQQQI")
+_FRONT: Final = Struct(f"!{PREFIX_BYTES}sQQI4xIQQQQI")  # All before the data; no checksum yet.
 _TIME: Final = Struct("!I")
+_PACKET_OFFSET: Final = PREFIX_BYTES + 8
 _TIME_OFFSET: Final = PREFIX_BYTES + 16
+_SUM_OFFSET: Final = PREFIX_BYTES + _TAIL.size
+_OFFSET_OFFSET: Final = HEADER_BYTES + _SAME.size
+_BYTES: Final = bytes(range(256))
 _CUTTERS_MAX: Final = 128  # Of other sizes a peer may think up any number.
 
 assert _PIECE.size == HEADER_BYTES - PREFIX_BYTES + SEGMENT_HEAD_BYTES
 assert _HEAD.size == SEGMENT_HEAD_BYTES
+assert _FRONT.size == HEADER_BYTES + SEGMENT_HEAD_BYTES
+
+Column = tuple[int, bytes]  # Which byte of a number, and what it is in each of the frames.
 
 
 class Piece(NamedTuple):
@@ -61,40 +73,70 @@ class Train(NamedTuple):
 
 
 @lru_cache(_CUTTERS_MAX)
-def _sums(count: int) -> Struct:
-    return Struct("4s" * count)
-
-
-@lru_cache(_CUTTERS_MAX)
 def _pieces(stride: int, count: int) -> Struct:
     return Struct(f"{stride}s" * count)
 
 
 @lru_cache(_CUTTERS_MAX)
+def _summed(stride: int, count: int) -> Struct:
+    """Return what cuts frames into what their checksums are of."""
+    return Struct(f"{PREFIX_BYTES}x{_TAIL.size}s4x{SEGMENT_HEAD_BYTES + stride}s" * count)
+
+
+@lru_cache(_CUTTERS_MAX)
 def _frames(stride: int, count: int) -> tuple[Struct, Struct]:
-    """Return what cuts frames: into the parts of their checksums, and into what is compared."""
-    parts = f"{PREFIX_BYTES}s{_TAIL.size}sI{SEGMENT_HEAD_BYTES}s{stride}s"
-    compared = f"{PREFIX_BYTES}xQ16x{_SAME.size}sQI{stride}x"
-    return Struct("!" + parts * count), Struct("!" + compared * count)
+    """Return what cuts frames: for their checksums, and into what is compared and the data."""
+    summed = f"{PREFIX_BYTES}s{_TAIL.size}sI{SEGMENT_HEAD_BYTES + stride}s"
+    compared = f"{PREFIX_BYTES}xQ16x{_SAME.size}sQI{stride}s"
+    return Struct("!" + summed * count), Struct("!" + compared * count)
+
+
+def _columns(numbers: Sequence[int]) -> list[Column]:
+    """Return the bytes in which numbers of 64 bits differ that become larger and larger."""
+    packed = pack(f"!{len(numbers)}Q", *numbers)
+    same = 8 - ((numbers[0] ^ numbers[-1]).bit_length() + 7) // 8
+    return [(place, packed[place::8]) for place in range(same, 8)]
+
+
+@lru_cache(_CUTTERS_MAX)
+def _offset_columns(begin: int, stride: int, count: int) -> list[Column]:
+    """Return the same of offsets: those of one message are those of others of its size."""
+    return _columns(range(begin, begin + count * stride, stride))
+
+
+def _frame_columns(first: int, count: int) -> list[Column]:
+    """Return the same of numbers that follow each other: most often only the last byte differs."""
+    low = first & 0xFF
+    if low + count <= len(_BYTES):
+        return [(7, _BYTES[low : low + count])]
+    return _columns(range(first, first + count))
 
 
 def make(
     shared: Prefix, first_frame: int, packets: Iterator[int], sent_us: int, train: Train
-) -> bytes:
+) -> bytearray:
     """Make the frames of a train, back to back.
 
     They are joined: to name 44 headers and 44 views to the kernel takes 0.2 us a frame more.
     """
     about, payload, stride, begin, count = train
     before, crc_before = shared
-    frames = range(first_frame, first_frame + count)
-    offsets = range(begin, begin + count * stride, stride)
-    tails = list(map(_TAIL.pack, frames, packets, repeat(sent_us)))
-    heads = list(map(_HEAD.pack, repeat(_SAME.pack(*about)), offsets, repeat(stride)))
-    pieces = _pieces(stride, count).unpack_from(payload, begin)
-    checksums = map(crc32, pieces, map(crc32, heads, map(crc32, tails, repeat(crc_before))))
-    sums = _sums(count).unpack(pack(f"!{count}I", *checksums))
-    return b"".join(chain.from_iterable(zip(repeat(before), tails, sums, heads, pieces)))
+    numbers = tuple(islice(packets, count))
+    front = bytearray(_FRONT.pack(before, first_frame, numbers[0], sent_us, *about, begin, stride))
+    step = len(front) + stride
+    made = front.join((b"", *_pieces(stride, count).unpack_from(payload, begin)))
+    for place, column in _frame_columns(first_frame, count):
+        made[PREFIX_BYTES + place :: step] = column
+    for place, column in _columns(numbers):
+        made[_PACKET_OFFSET + place :: step] = column
+    for place, column in _offset_columns(begin, stride, count):
+        made[_OFFSET_OFFSET + place :: step] = column
+    summed = _summed(stride, count).unpack(made)
+    checksums = map(crc32, summed[1::2], map(crc32, summed[0::2], repeat(crc_before)))
+    sums = pack(f"!{count}I", *checksums)
+    for place in range(4):
+        made[_SUM_OFFSET + place :: step] = sums[place::4]
+    return made
 
 
 def read_piece(buffer: bytes, start: int) -> Piece:
@@ -119,19 +161,19 @@ def take(prefix: bytes, buffer: bytes, start: int, first: Piece, count: int) -> 
     stride, same_at = first.stride, start + HEADER_BYTES
     same = buffer[same_at : same_at + _SAME.size]
     cutter, comparer = _frames(stride, count)
-    parts = cutter.unpack_from(buffer, start)
+    summed = cutter.unpack_from(buffer, start)
     compared = comparer.unpack_from(buffer, start)
-    pieces = parts[4::5]
-    checksums = map(crc32, parts[3::5], map(crc32, parts[1::5], repeat(crc32(prefix))))
+    checksums = map(crc32, summed[3::4], map(crc32, summed[1::4], repeat(crc32(prefix))))
     end = first.offset + count * stride
     agreeing = min(
-        _count_agreeing(parts[0::5], (prefix,) * count),
-        _count_agreeing(compared[0::4], tuple(range(first.frame, first.frame + count))),
-        _count_agreeing(compared[1::4], (same,) * count),
-        _count_agreeing(compared[2::4], tuple(range(first.offset, end, stride))),
-        _count_agreeing(compared[3::4], (stride,) * count),
-        _count_agreeing(parts[2::5], tuple(map(crc32, pieces, checksums))),
+        _count_same(summed[0::4], prefix),
+        _count_agreeing(compared[0::5], tuple(range(first.frame, first.frame + count))),
+        _count_same(compared[1::5], same),
+        _count_agreeing(compared[2::5], tuple(range(first.offset, end, stride))),
+        _count_same(compared[3::5], stride),
+        _count_agreeing(summed[2::4], tuple(checksums)),
     )
+    pieces = compared[4::5]
     return pieces if agreeing == count else pieces[:agreeing]
 
 
@@ -142,3 +184,10 @@ def _count_agreeing(found: tuple[object, ...], expected: tuple[object, ...]) -> 
     return next(
         at for at, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1]
     )
+
+
+def _count_same(found: tuple[object, ...], expected: object) -> int:
+    """Return how many are this, up to the first that is not."""
+    if found.count(expected) == len(found):
+        return len(found)
+    return next(at for at, one in enumerate(found) if one != expected)

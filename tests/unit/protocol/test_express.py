@@ -280,6 +280,10 @@ def test_whole_bursts_of_a_large_message_take_the_lane_of_its_first_frame() -> N
         read(lan, subscriber, burst, publisher.address)
     assert subscriber.payloads("/a") == [b"first", payload]
     assert len(bursts) > 4 and len(ordinary) == 2, "the first frame, and the last"
+    for burst in send_large(lan, publisher, topic, payload):
+        read(lan, subscriber, burst, publisher.address)
+    assert subscriber.payloads("/a") == [b"first", payload, payload]
+    assert len(ordinary) == 3, "of the second message the last frame alone"
 
 
 def test_lane_of_large_messages_is_closed_to_other_sources_and_by_what_changes() -> None:

@@ -1,20 +1,35 @@
 """The receiving end of a stream: which frames came, what they hold, what is given up."""
 
+from itertools import count
 from random import Random
 from typing import Any
+
+import pytest
 
 from hubbub.limits import HELD_BYTES_MAX, MISSING_FRAMES_MAX, MS
 from hubbub.message import Source
 from hubbub.protocol.delivery import Delivery
 from hubbub.protocol.reassembly import Budget, Share
 from hubbub.protocol.receiver import Receiver
-from hubbub.wire import batch
+from hubbub.wire import batch, train
 from hubbub.wire.control import Lost, Topic, encode_declarations
-from hubbub.wire.header import BEST_EFFORT, DECLARES, RELIABLE
+from hubbub.wire.header import BEST_EFFORT, DECLARES, HEADER_BYTES, RELIABLE, SEGMENT, prefix
 
 A = Topic(16, RELIABLE, "/a", 1)
 B = Topic(17, RELIABLE, "/b", 1)
 UNWANTED = Topic(18, RELIABLE, "/unwanted", 1)
+
+
+SHARED = prefix(SEGMENT, 0, RELIABLE, 0, bytes(20), 8)
+STEP = HEADER_BYTES + batch.SEGMENT_HEAD_BYTES + 300
+
+
+def make_train(first: int = 0, *, topic: int = 16, sequence: int = 1, frame: int = 1) -> bytes:
+    """Make frames of the pieces of a message of 900 bytes up to its last one, from one on."""
+    payload = b"".join(bytes([number]) * 300 for number in range(3))
+    about = topic, sequence, 0, len(payload)
+    pieces = train.Train(about, payload, 300, first * 300, 2 - first)
+    return bytes(train.make(SHARED, frame, count(1), 0, pieces))
 
 
 class Inlet:
@@ -43,6 +58,9 @@ class Inlet:
         head = batch.encode_segment_head(16, sequence, 0, total, number * 300, 300)
         body = head + bytes([number]) * min(300, total - number * 300)
         return self.receiver.accept_segment(0, frame, body, 0, len(body), 99, self.out)
+
+    def train(self, buffer: bytes) -> int:
+        return self.receiver.accept_train(SHARED.data, buffer, 0, STEP)
 
     def lose(self, ranges: list[Any], runs: list[Any], reason: str = "not_available") -> None:
         self.receiver.lose(Lost(b"", reason, ranges, runs), 99, self.out)
@@ -245,6 +263,40 @@ def test_large_message_keeps_its_place_in_the_order() -> None:
     inlet.piece(3, 2, 1)
     assert inlet.got == [("/a", 1), ("/a", 2), ("/a", 3)]
     assert inlet.out[1].payloads == [b"\0" * 300 + b"\1" * 300 + b"\2" * 300]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_large_message_may_begin_with_a_train(first: int) -> None:
+    inlet = Inlet(A)
+    share = inlet.receiver.reassembly.share
+    assert inlet.train(make_train(first)) == 2 - first
+    assert share.claimed_bytes == 900
+    assert inlet.got == [] and inlet.receiver.next == 3 - first
+    rest = [2, *range(first)]
+    assert all(inlet.piece(3 - first + at, 1, number) for at, number in enumerate(rest))
+    assert inlet.got == [("/a", 1)] and share.claimed_bytes == 0
+    assert inlet.out[0].payloads == [bytes(300) + b"\1" * 300 + b"\2" * 300]
+
+
+@pytest.mark.parametrize(
+    ("inlet", "frames"),
+    [
+        (Inlet(), make_train()),  # Nobody has named its topic.
+        (Inlet(UNWANTED), make_train(topic=18)),
+        (Inlet(Topic(16, RELIABLE, "/a", 2)), make_train()),  # Before the first that is owed.
+        (Inlet(A, stream=BEST_EFFORT), make_train()),  # What it overtakes must be forgotten.
+        (Inlet(A, budget=899), make_train()),
+        (Inlet(A), make_train(frame=2)),  # A frame is missing.
+        (Inlet(A), make_train()[: STEP - 1]),
+        (Inlet(A), bytes([make_train()[0] ^ 1]) + make_train()[1:]),
+        (Inlet(A), make_train()[: STEP - 1] + b"x"),  # Damaged.
+    ],
+)
+def test_what_is_not_plain_begins_no_message_with_a_train(inlet: Inlet, frames: bytes) -> None:
+    assert inlet.train(frames) == 0
+    assert not inlet.receiver.reassembly.partials
+    assert inlet.receiver.reassembly.share.claimed_bytes == 0
+    assert inlet.receiver.next == 1
 
 
 def test_large_message_that_lost_a_piece_for_good_is_one_hole() -> None:

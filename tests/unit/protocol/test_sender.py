@@ -113,6 +113,35 @@ def test_full_window_stops_the_stream_and_its_last_frame_asks() -> None:
     assert len(frames(stream.drain())) == len(sent)
 
 
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_stopped_stream_goes_on_when_an_eighth_of_the_window_is_free(size: int) -> None:
+    """Not for each frame that fits: it would ask, be answered, and be followed by one for ever."""
+    stream = Stream(burst_bytes_max=64_000, window_bytes=1 << 17)
+    stream.publish(*[bytes(size)] * (600_000 // size))
+    frames(stream.drain())
+    sender, acknowledged = stream.sender, 2
+    assert stream.flow.limit is not None
+    while stream.flow.limit - sender.position < (1 << 17) // 8:
+        assert stream.drain() == []
+        assert sender.is_waiting() and stream.flow.blocked_since_ns == 0
+        stream.acknowledge(acknowledged)
+        acknowledged += 1
+    assert acknowledged > 6
+    sent = frames(stream.drain())
+    assert len(sent) > acknowledged // 2
+    assert [bool(each.flags & ASK) for each in sent] == [False] * (len(sent) - 1) + [True]
+
+
+def test_stopped_stream_goes_on_when_all_has_come_however_small_the_window_is() -> None:
+    stream = Stream(window_bytes=WINDOW_BYTES_MIN)
+    stream.publish(*[bytes(1000)] * 40)
+    while stream.sender.framer.has_work:
+        sent = frames(stream.drain())
+        assert sent
+        stream.flow.resume_bytes = 1 << 20  # As if it had just become smaller.
+        stream.acknowledge(stream.sender.next_sequence)
+
+
 def test_one_frame_may_always_go_when_nothing_is_under_way() -> None:
     stream = Stream(window_bytes=WINDOW_BYTES_MIN)
     stream.flow.receivers[KEY].limit = stream.flow.limit = 10
@@ -356,7 +385,7 @@ def test_many_messages_of_its_topic_may_wait_behind_a_train() -> None:
     framer, trains = stream.sender.framer, []
     while (cut := framer.cut_train(0, 10)) is not None:
         trains.append(cut[1])
-        framer.cut_end()
+        framer.cut_next()
     assert [each.payload for each in trains] == payloads
     assert [each.about[1] for each in trains] == list(range(1, 41))
 
@@ -371,6 +400,14 @@ def test_train_stays_within_the_window_and_its_end_asks() -> None:
     stream.acknowledge(len(sent) + 1)
     assert stream.cache.bodies == {} and stream.cache.size_bytes == 0
     assert stream.drain()
+
+
+def test_frame_that_asks_goes_in_the_burst_that_fills_the_window() -> None:
+    stream = Stream(burst_bytes_max=64_000, window_bytes=40_000)
+    stream.publish(bytes(200_000))
+    (burst,) = stream.drain()
+    assert frames([burst])[-1].flags & ASK
+    assert sum(map(len, burst.buffers)) % burst.segment_bytes == 0
 
 
 def test_small_messages_go_between_the_pieces_of_a_large_one() -> None:

@@ -28,7 +28,7 @@ def make(
     about: tuple[int, int, int, int] = ABOUT,
     shared: header.Prefix = SHARED,
 ) -> bytes:
-    return train.make(shared, frame, count(900), 77, cut(first, end, about))
+    return bytes(train.make(shared, frame, count(900), 77, cut(first, end, about)))
 
 
 def take(buffer: bytes, count_max: int = 99, start: int = 0) -> bytes:
@@ -53,6 +53,22 @@ def test_frames_of_a_train_are_what_single_frames_are() -> None:
         data = MESSAGE[offset : offset + STRIDE]
         assert segment == (16, 7, 12345, len(MESSAGE), offset, STRIDE, data)
         assert train.read_time(joined, start) == 77
+
+
+@pytest.mark.parametrize("begin", [0, 3 * STRIDE, 65_536 - 2 * STRIDE, (1 << 24) - STRIDE])
+@pytest.mark.parametrize("first", [250, 251, 255, 0xFFFD, (1 << 32) - 3, (1 << 64) - 7])
+def test_numbers_carry_from_one_frame_of_a_train_to_the_next(first: int, begin: int) -> None:
+    payload = MESSAGE.ljust(begin + 6 * STRIDE, b"x")
+    about = (16, 7, 12345, len(payload))
+    packets = first - 1
+    long_train = Train(about, payload, STRIDE, begin, 6)
+    expected = b""
+    for number in range(6):
+        head, data = long_train.body(number)
+        packet = packets + number
+        expected += header.finish_parts(SHARED, first + number, packet, 77, head, data)
+        expected += head + data
+    assert train.make(SHARED, first, count(packets), 77, long_train) == expected
 
 
 def test_body_of_one_frame_is_made_again_as_it_was() -> None:
