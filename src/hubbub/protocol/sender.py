@@ -48,6 +48,7 @@ from hubbub.wire.header import (
     Prefix,
     finish,
     finish_parts,
+    finish_unchecked,
 )
 
 _PREFIXES_MAX: Final = 1024
@@ -382,13 +383,17 @@ class Sender:
         buffers: list[bytes | memoryview] = []
         longest = max(body_bytes(frame[1]) for frame in frames)
         assert longest <= self.framer.body_bytes_max or len(frames) == 1
+        is_checked = type(destination) is not Pipes  # Decision 12.
         for place, (sequence, body, frame_flags, audience) in enumerate(frames, 1):
             packet = next(self.packet_numbers)
             if isinstance(body, bytes):
                 if place < len(frames) and len(body) < longest:
                     body += bytes(longest - len(body))
                 shared = self._prefix(DATA, frame_flags | flags, audience)
-                buffers += finish(shared, sequence, packet, sent_us, body), body
+                if is_checked:
+                    buffers += finish(shared, sequence, packet, sent_us, body), body
+                else:
+                    buffers += finish_unchecked(shared, sequence, packet, sent_us), body
             else:
                 head, data = body
                 shared = self._prefix(SEGMENT, frame_flags | flags, audience)

@@ -82,6 +82,7 @@ _HEADER: Final = Struct("!HBBHBBHI20siQQQII")
 _PREFIX: Final = Struct("!HBBHBBHI20siQ")
 TAIL: Final = Struct("!QQI")
 CRC: Final = Struct("!I")
+_NO_CHECKSUM: Final = bytes(4)
 HEADER_BYTES: Final = _HEADER.size
 PREFIX_BYTES: Final = _PREFIX.size
 CHECKSUM_OFFSET: Final = HEADER_BYTES - 4
@@ -157,6 +158,11 @@ def finish(shared: Prefix, sequence: int, packet: int, sent_us: int, body: bytes
     """Complete a header for this body."""
     tail = TAIL.pack(sequence, packet, sent_us)
     return shared.data + tail + CRC.pack(crc32(body, crc32(tail, shared.crc)))
+
+
+def finish_unchecked(shared: Prefix, sequence: int, packet: int, sent_us: int) -> bytes:
+    """Complete a header without a checksum, for a pipe of this host."""
+    return shared.data + TAIL.pack(sequence, packet, sent_us) + _NO_CHECKSUM
 
 
 def finish_parts(

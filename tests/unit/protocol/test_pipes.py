@@ -3,10 +3,11 @@
 import pytest
 
 from hubbub.events import PeerLeft, SlowConsumer, VersionMismatch
-from hubbub.protocol.burst import FarPipes, Pipes
+from hubbub.limits import MS
+from hubbub.protocol.burst import Burst, FarPipes, Pipes
 from hubbub.wire import header
-from hubbub.wire.header import HEARTBEAT
-from tests.harness import Lan
+from hubbub.wire.header import DATA, HEARTBEAT
+from tests.harness import Lan, Node
 
 
 def test_frames_take_pipes_only_where_all_receivers_have_one() -> None:
@@ -29,6 +30,50 @@ def test_frames_take_pipes_only_where_all_receivers_have_one() -> None:
     publisher.close_pipe(lan.now, one.key, is_dead=False)
     assert framer.route is None and framer.body_bytes_max == group_bytes
     assert one.key in publisher.peers, "it lives, and is reached by other ways"
+
+
+def next_frame(lan: Lan, *, is_piped: bool) -> tuple[Burst, Node]:
+    """Let one node publish two messages to another that it has met; return what it sends."""
+    (subscriber,) = lan.open(1)
+    publisher = lan.nodes[0]
+    topic = publisher.core.publish_on(lan.now, "/a")
+    lan.publish(publisher, topic, b"first")
+    lan.run(30 * MS)
+    if is_piped:
+        publisher.core.open_pipe(lan.now, subscriber.key)
+        lan.run(30 * MS)
+    framer = publisher.core.outgoing.reliable.framer
+    for payload in (b"second", b"third"):
+        framer.add(topic, payload, lan.now)
+    while (burst := publisher.core.next_burst(lan.now)) is not None:
+        data = b"".join(burst.buffers)
+        if data[header.KIND_OFFSET] == DATA:
+            return burst, subscriber
+    raise AssertionError("nothing was sent")
+
+
+def test_batches_have_a_checksum_where_they_go_by_a_network_and_none_in_a_pipe() -> None:
+    for is_piped in (False, True):
+        burst, _ = next_frame(Lan(1), is_piped=is_piped)
+        assert isinstance(burst.destination, Pipes) == is_piped
+        frame = b"".join(burst.buffers)
+        checksum = header.decode(frame).checksum
+        assert (checksum == 0) == is_piped
+        assert header.is_intact(frame, 0, len(frame), checksum) != is_piped
+
+
+@pytest.mark.parametrize(("kind", "is_taken"), [(Pipes, True), (FarPipes, False), (None, False)])
+def test_frame_without_a_checksum_is_taken_from_a_pipe_of_this_host_alone(
+    kind: type[Pipes] | None, is_taken: bool
+) -> None:
+    lan = Lan(1)
+    burst, subscriber = next_frame(lan, is_piped=True)
+    publisher = lan.nodes[0]
+    source = publisher.address if kind is None else kind((publisher.key,))
+    subscriber.core.receive(lan.now, b"".join(burst.buffers), 0, source)
+    assert subscriber.core.endpoint.drops["checksum"] == (not is_taken)
+    came = [list(delivery.payloads) for delivery in subscriber.core.deliveries]
+    assert came == ([[b"second", b"third"]] if is_taken else [])
 
 
 def test_end_of_a_process_ends_its_peer_at_once() -> None:
