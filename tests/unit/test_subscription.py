@@ -57,11 +57,7 @@ def test_a_reader_serves_the_loop_between_two_runs_but_not_within_one(node: Fake
     subscription.deliver(run(1, 3), None)
     subscription.deliver(run(4, 3), None)
     messages = iter(subscription)
-    found = []
-    for _ in range(6):
-        next(messages)
-        found.append(node.turns)
-    assert found == [1, 1, 1, 2, 2, 2]
+    assert [(next(messages).sequence, node.turns)[1] for _ in range(6)] == [1, 1, 1, 2, 2, 2]
     subscription.deliver(run(7, 2), None)
     assert subscription.receive_batch() is not None
     assert node.turns == 3
