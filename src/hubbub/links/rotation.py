@@ -31,7 +31,7 @@ _DOUBTS: Final = 128  # So many trials long what was found is believed.
 class Rest(Enum):
     """How much is written elsewhere before a slot is written again."""
 
-    SHORT = 4 << 20
+    SHORT = 2 << 20
     LONG = 32 << 20
 
 
