@@ -461,7 +461,7 @@ def _view_of(payload: Any) -> memoryview | None:
     """Return the bytes of a buffer where they lie; None: it has none that follow each other."""
     try:
         view = memoryview(payload)
-        return view.cast("B") if view.c_contiguous else None
+        return view.cast("B") if view.c_contiguous and "O" not in view.format else None
     except TypeError:
         return None
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hubbub
@@ -66,6 +67,17 @@ def test_large_buffer_that_is_not_in_one_piece_is_published_all_the_same() -> No
         publisher.publish(memoryview(data)[::2])
         [message] = take(subscription, 1)
         assert message.payload == data[::2]
+
+
+def test_large_arrays_are_published_as_they_lie_and_those_of_objects_are_refused() -> None:
+    with echoing() as (publisher, subscription):
+        for kind in ("<f8", ">f8", [("x", "<f4"), ("y", ">i4")]):
+            array = np.zeros(1 << 16, dtype=kind)
+            publisher.publish(array)
+            [message] = take(subscription, 1)
+            assert message.payload == array.tobytes()
+        with pytest.raises(hubbub.PayloadError, match="addresses"):
+            publisher.publish(np.full(1 << 16, None))
 
 
 def test_history_keeps_a_large_buffer_as_it_was_published() -> None:
