@@ -333,10 +333,10 @@ def test_open_publish_close_reaches_a_running_subscriber_by_pipes_alone() -> Non
         )
 
 
-def test_faults_are_of_multicast_and_make_it_the_only_link() -> None:
+def test_faults_are_of_multicast_and_leave_only_its_sockets() -> None:
     place = fresh_place()
     with place.open("a", links=None, faults=hubbub.Faults(loss=0.1)) as node:
-        assert node.links == ("multicast",)
+        assert node.links == ("multicast", "datagram")
 
 
 # Beside an Ethernet.
