@@ -304,9 +304,6 @@ SPIN_US_MAX: Final = 10_000
 # A reader that ran the loop may be away so long before the I/O thread takes over.
 LEAD_PATIENCE: Final = 4 * MS
 LEAD_PATIENCE_MAX: Final = 30 * MS  # If it gets on with what it has.
-READER_MESSAGES: Final = 100  # Or if it has so many to read.
-READER_TURN: Final = 20 * MS  # Then it serves the loop itself, before the I/O thread has to,
-READER_TURNS_MAX: Final = 4  # and takes in a window at most: a slow one must not hold back others.
 # The loop looks at its own lateness so often when nothing else is due.
 LATENESS_TICK: Final = 100 * MS
 LATENESS_REPORT: Final = 1 * SECOND

@@ -42,7 +42,6 @@ class NodeHost:
         self.call_at = node._call_at
         self.emit = node._emit
         self.nudge = node._loop.nudge
-        self.read_on = node._loop.read_on
         self._node = node
         self._loop = node._loop
         self._listeners = node._listeners

@@ -23,7 +23,6 @@ class ServiceHost:
         self.call_at = node._call_at
         self.lead_until = node._host.lead_until
         self.nudge = node._loop.nudge
-        self.read_on = node._loop.read_on
 
     def add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> object:
         """Enter a subscription by the name of the service, which is all it can have."""

@@ -54,9 +54,6 @@ class Host(Protocol):
     def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None, /) -> bool:
         """Run the loop in the caller's thread while it waits; False: it has to be woken."""
 
-    def read_on(self) -> None:
-        """Let a reader that has more to read run the loop in between, now and then."""
-
     def publishers_of(self, subscription: "Subscription", /) -> tuple[RemotePublisher, ...]:
         """Return the other nodes that publish what it wants."""
 
@@ -367,8 +364,6 @@ class Subscription(Closing):
         deadline_ns = remaining_s = None
         if timeout is not None:
             deadline_ns = time.monotonic_ns() + int(min(timeout, threading.TIMEOUT_MAX) * SECOND)
-        if timeout != 0 and self._inbox.is_between_runs:
-            self._host.read_on()  # Not for who only looks: it will never lead.
         while (taken := take()) is None:
             if deadline_ns is not None:
                 remaining_s = (deadline_ns - time.monotonic_ns()) / SECOND

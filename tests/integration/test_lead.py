@@ -12,8 +12,8 @@ from itertools import count
 
 import pytest
 
-from hubbub.limits import READER_MESSAGES, SECOND
-from hubbub.runtime import io_thread, lead
+from hubbub.limits import SECOND
+from hubbub.runtime import lead
 from hubbub.runtime.loop import Loop
 from tests.integration.bus import fresh_place
 from tests.integration.probe import PATIENCE_S, Probe, Reader
@@ -102,51 +102,6 @@ def test_a_reader_that_gets_on_with_what_it_has_may_be_away_for_longer(
     finally:
         loop.detach(probe)
         probe.close()
-
-
-def test_a_reader_that_has_much_to_read_is_not_asked_whether_it_gets_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lead, "LEAD_PATIENCE_MAX", int(0.2 * SECOND))
-    loop, probe, reader = Loop(), Probe(), Reader()
-    reader.pending = READER_MESSAGES  # And no fewer later: asked, it would not get on.
-    loop.subscriptions.add(reader)
-    loop.attach(probe)
-    try:
-        assert loop.lead_until(lambda: True, None)
-        before = time.monotonic()
-        probe.outside.send(b"1")
-        probe.wait()
-        assert time.monotonic() - before >= 0.19, "not before all patience has come to its end"
-    finally:
-        loop.detach(probe)
-        probe.close()
-
-
-def test_a_reader_that_has_more_to_read_serves_the_loop_in_between(
-    loop: Loop, probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(io_thread, "READER_TURN", 0)
-    served_by: list[int] = []
-    probe.on_readable = lambda: served_by.append(threading.get_ident())
-    end = time.monotonic() + PATIENCE_S
-    while threading.get_ident() not in served_by and time.monotonic() < end:
-        probe.outside.send(b"x")
-        loop.read_on()  # The first has the I/O thread, which leads, stand aside.
-    assert threading.get_ident() in served_by
-
-
-def test_a_reader_in_between_leaves_the_loop_alone_that_was_served_a_moment_ago(
-    loop: Loop, probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(io_thread, "READER_TURN", int(PATIENCE_S * SECOND))
-    served_by: list[int] = []
-    probe.on_readable = lambda: served_by.append(threading.get_ident())
-    assert loop.lead_until(lambda: True, None)
-    probe.outside.send(b"x")
-    loop.read_on()
-    probe.wait()
-    assert served_by and threading.get_ident() not in served_by
 
 
 def test_a_reader_that_comes_back_at_once_keeps_the_lead(loop: Loop, probe: Probe) -> None:

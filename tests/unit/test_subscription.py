@@ -52,25 +52,6 @@ def test_messages_come_out_in_the_order_they_went_in(node: FakeNode) -> None:
     assert messages[0].context == "context"
 
 
-def test_a_reader_serves_the_loop_between_two_runs_but_not_within_one(node: FakeNode) -> None:
-    subscription = open_on(node)
-    subscription.deliver(run(1, 3), None)
-    subscription.deliver(run(4, 3), None)
-    messages = iter(subscription)
-    assert [(next(messages).sequence, node.turns)[1] for _ in range(6)] == [1, 1, 1, 2, 2, 2]
-    subscription.deliver(run(7, 2), None)
-    assert subscription.receive_batch() is not None
-    assert node.turns == 3
-
-
-def test_who_only_looks_does_not_serve_the_loop(node: FakeNode) -> None:
-    subscription = open_on(node)
-    subscription.deliver(run(1, 1), None)
-    subscription.deliver(run(2, 1), None)
-    assert sequences(subscription) == [1, 2]
-    assert node.turns == 0
-
-
 def test_polling_an_empty_subscription_returns_none(node: FakeNode) -> None:
     assert open_on(node).receive(timeout=0) is None
 

@@ -50,11 +50,6 @@ class Inbox:
         """Return how many messages nobody has taken yet."""
         return self.accepted - self._taken + length_hint(self._left)
 
-    @property
-    def is_between_runs(self) -> bool:
-        """Tell whether a reader is done with one run and has another to read."""
-        return bool(self.runs) and not length_hint(self._left)
-
     def put(self, delivery: Delivery, context: Any) -> bool:
         """Queue a run if it fits; the caller decides what to drop if not."""
         accepted = self.accepted + len(delivery.payloads)

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from hubbub.limits import LEAD_PATIENCE, READER_TURN, READER_TURNS_MAX, SECOND
+from hubbub.limits import LEAD_PATIENCE, SECOND
 from hubbub.runtime.attachment import Attachment
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.lateness import Lateness
@@ -53,7 +53,6 @@ class IoThread:
         failures: Failures,
         is_awaited: Callable[[], bool],
         gets_on: Callable[[], bool],
-        has_much: Callable[[], bool],
     ) -> None:
         self.attachments: dict[Attachment, list[int]] = {}
         self._counters = counters
@@ -66,7 +65,7 @@ class IoThread:
         self._is_woken = False
         self._spin = Spin(self._poller, lambda: self._is_woken)
         self._is_ending = False
-        self._lead = Lead(gets_on, has_much)
+        self._lead = Lead(gets_on)
         self._lateness = Lateness(time.monotonic_ns())
         self._led_by: int | None = None
         self._hot: Attachment | None = None  # Who had something to read last.
@@ -219,7 +218,7 @@ class IoThread:
             self._is_any_moved = True  # Who was about to be asked was not, perhaps.
             lead.need()
 
-    def take_turn(self, turns_max: int = 1) -> None:
+    def take_turn(self) -> None:
         """Serve what is ready in the caller's thread: it publishes, and will soon come again.
 
         Beside a thread that publishes at full speed the I/O thread waits for the interpreter at
@@ -234,24 +233,10 @@ class IoThread:
                 if lead.expect():
                     self.wake()
             else:
-                self._begin()
-                for _ in range(turns_max):
-                    if self._is_ending or not self._turn(0):
-                        break
-                lead.set_alarm()
+                self._lead_while(lambda: True, 0)
             is_interrupted = False
         finally:
             self._give_back(is_interrupted)
-
-    def read_on(self) -> None:
-        """Serve what is ready in the caller's thread, now and then: it reads, and has more to read.
-
-        A reader with much to read would leave the loop to the I/O thread, and the two would fight
-        for the interpreter frame by frame: of eight readers on two processors each took five
-        switches a frame.
-        """
-        if self._lead.is_left_for(READER_TURN):
-            self.take_turn(READER_TURNS_MAX)
 
     def nudge(self) -> None:
         """Wake who leads in the place of this thread: it may wait for what the caller brought."""
@@ -286,10 +271,8 @@ class IoThread:
             self._led_by = ident
             self._lateness.changed_threads(time.monotonic_ns())
 
-    def _turn(self, limit_ns: int | None) -> bool:
+    def _turn(self, limit_ns: int | None) -> None:
         """Serve what is due, wait, at most until the limit, and serve what is ready then.
-
-        False: nothing was.
 
         In this order, because a reader leaves the lead once it has its message: what is due can
         wait until it is back, the message cannot.
@@ -299,13 +282,12 @@ class IoThread:
             deadline = limit_ns
         now, ready = self._wait(deadline)
         if not now:
-            return True
+            return
         late_ms = self._lateness.observe(now)
         if late_ms is not None:
             self._tell_starved(late_ms)
         for fileno, mask in ready:
             self._serve_ready(fileno, mask, now)
-        return bool(ready)
 
     def _wait(self, deadline: int) -> tuple[int, Ready]:
         """Wait until something is ready or due; return the time and what is ready.

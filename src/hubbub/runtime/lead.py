@@ -7,9 +7,7 @@ back without waking anybody: a timer wakes the loop's own thread 4 ms later, unl
 meanwhile, and it takes over if nobody leads. So who comes back quickly keeps the lead, and who is
 slow has its I/O thread. A reader that gets on with what it has may be away for longer, 30 ms: two
 threads that fight for the interpreter are slower than one, and while it does not read, the window
-holds the sender back, where the I/O thread would fill its queue until that drops. One that has
-much to read is not even asked, and does a turn itself between two frames (`IoThread.read_on`): of
-eight readers on two processors each was woken for a question, or a frame, in vain. Measured: a
+holds the sender back, where the I/O thread would fill its queue until that drops. Measured: a
 blocking round trip of 64 B takes 370 us with a hand-over on each side, 100 us without.
 """
 
@@ -25,10 +23,8 @@ from hubbub.runtime.poller import open_poller
 class Lead:
     """One thread at a time leads; the loop's own stands aside for others."""
 
-    def __init__(self, gets_on: Callable[[], bool], has_much: Callable[[], bool]) -> None:
+    def __init__(self, gets_on: Callable[[], bool]) -> None:
         self._gets_on = gets_on
-        self._has_much = has_much
-        self._patience_ns = LEAD_PATIENCE  # With who gave back last.
         # By who waits, from before it leads until it gives back. Two that ask at the same moment
         # may both be let in: then one leads after the other, and nothing but time is lost.
         self.is_wanted = False
@@ -84,16 +80,11 @@ class Lead:
                 self._parking.wait_armed()
                 continue
             now = time.monotonic_ns()
-            takeover_ns = self._given_back_ns + self._patience_ns
+            takeover_ns = self._given_back_ns + LEAD_PATIENCE
             if now >= takeover_ns:
                 if now - self._given_back_ns >= LEAD_PATIENCE_MAX or not self._gets_on():
                     return
                 takeover_ns = now + LEAD_PATIENCE
-            if self._alarm_ns >= takeover_ns:
-                # To wake for nothing is not cheap: beside a reader that was kept from running this
-                # thread would ask for the interpreter every 0.5 ms until that runs again.
-                self._parking.wait_armed()
-                continue
             # Not by the timer: who leads sets that, and nobody else may.
             self._parking.wait_armed((takeover_ns - now) / SECOND)
 
@@ -121,29 +112,17 @@ class Lead:
         """Before the lead is given back: see to it that somebody takes it later."""
         self._is_expected = False
         self._given_back_ns = now = time.monotonic_ns()
-        patience_ns = self._note_patience()
-        is_early = self._alarm_ns < now + patience_ns // 2
-        if (is_early or self._alarm_ns > now + patience_ns) and not self._is_parking_closed:
-            self._alarm_ns = now + patience_ns
+        if self._alarm_ns < now + LEAD_PATIENCE // 2 and not self._is_parking_closed:
+            self._alarm_ns = now + LEAD_PATIENCE
             self._parking.arm(self._alarm_ns)
-
-    def is_left_for(self, duration_ns: int) -> bool:
-        """Tell whether nobody has given the lead back for so long."""
-        return time.monotonic_ns() - self._given_back_ns >= duration_ns
 
     def expect(self) -> bool:
         """Let the loop's own thread stand aside for who is coming; False: it does already."""
         if self._is_expected or self.is_wanted:
             return False
         self._given_back_ns = time.monotonic_ns()
-        self._note_patience()
         self._is_expected = True
         return True
-
-    def _note_patience(self) -> int:
-        """Say how long the one who leaves the lead may be away without a question."""
-        self._patience_ns = LEAD_PATIENCE_MAX if self._has_much() else LEAD_PATIENCE
-        return self._patience_ns
 
     # Anybody.
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hubbub.errors import ClosedError
-from hubbub.limits import DETACH_TIMEOUT_S, MS, READER_MESSAGES, SWITCH_INTERVAL_MS, US
+from hubbub.limits import DETACH_TIMEOUT_S, MS, SWITCH_INTERVAL_MS, US
 from hubbub.runtime.attachment import Attachment
 from hubbub.runtime.failures import Failures
 from hubbub.runtime.io_thread import Counters, IoThread
@@ -156,15 +156,6 @@ class Loop:
         if thread is not None and self._may_be_led():
             thread.take_turn()
 
-    def read_on(self) -> None:
-        """Serve what is ready in the caller's thread, now and then: it reads, and has more to read.
-
-        Only for one that will call `lead_until` once it has no more.
-        """
-        thread = self._thread
-        if thread is not None and self._may_be_led():
-            thread.read_on()
-
     def nudge(self) -> None:
         """Wake a reader that runs the loop: another thread has brought it something."""
         thread = self._thread
@@ -186,10 +177,6 @@ class Loop:
         """Tell whether the reader has taken messages since the last question, and has more."""
         before, self._pending = self._pending, sum(one.pending for one in tuple(self.subscriptions))
         return 0 < self._pending != before
-
-    def _reader_has_much(self) -> bool:
-        """Tell whether the reader will be busy for a while with what it has."""
-        return any(one.pending >= READER_MESSAGES for one in tuple(self.subscriptions))
 
     def is_loop_thread(self) -> bool:
         """Tell whether the caller runs the loop just now: a callback on the I/O thread."""
@@ -251,13 +238,7 @@ class Loop:
 
     def _start_with(self, attachment: Attachment) -> IoThread:
         """Start a thread with its first attachment; leave nothing behind if that fails."""
-        thread = IoThread(
-            self._counters,
-            self._failures,
-            self._is_awaited,
-            self._reader_gets_on,
-            self._reader_has_much,
-        )
+        thread = IoThread(self._counters, self._failures, self._is_awaited, self._reader_gets_on)
         try:
             thread.attach(attachment)
             thread.start()

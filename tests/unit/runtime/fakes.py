@@ -73,7 +73,6 @@ class FakeNode:
         self.forgotten: list[Subscription] = []
         self._handles = iter(range(1, 1_000_000))
         self.pool = Pool(self.time.call_at)
-        self.turns = 0  # That a reader was let do in between.
 
     def add_pattern(self, subscription: Subscription, pattern: str, context: Any) -> int:
         handle = next(self._handles)
@@ -94,9 +93,6 @@ class FakeNode:
 
     def nudge(self) -> None:
         return
-
-    def read_on(self) -> None:
-        self.turns += 1
 
     def lead_until(self, is_ready: Callable[[], bool], deadline_ns: int | None) -> bool:
         return False
