@@ -94,7 +94,7 @@ def test_minor_version_is_heard_and_major_version_is_reported_once_a_source() ->
     newer = bytearray(frame(node, HEARTBEAT, control.encode_heartbeat(
         control.Heartbeat(1, 2000, [])), key=publisher.key))  # fmt: skip
     newer[2] = header.MAJOR << 4 | 7
-    newer[66:70] = header._CRC.pack(
+    newer[66:70] = header.CRC.pack(
         header.crc32(bytes(newer[70:]), header.crc32(bytes(newer[:66])))
     )
     node.core.receive(lan.now, bytes(newer), 0, publisher.address)
@@ -132,7 +132,7 @@ def test_request_of_another_domain_is_not_served_though_all_else_is_right(
     )
     if not is_own_domain:
         nak[10] ^= 1
-        nak[66:70] = header._CRC.pack(header.crc32(bytes(nak[70:]), header.crc32(bytes(nak[:66]))))
+        nak[66:70] = header.CRC.pack(header.crc32(bytes(nak[70:]), header.crc32(bytes(nak[:66]))))
     publisher.core.receive(lan.now, bytes(nak), 0, node.address)
     lan.run(50 * MS)
     assert publisher.core.outgoing.reliable.repairs_sent == is_own_domain
