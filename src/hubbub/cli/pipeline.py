@@ -16,7 +16,7 @@ from hubbub.cli.quantities import parse_duration
 from hubbub.cli.session import EXIT_INTERRUPTED, end_on_sigterm, open_node
 from hubbub.cli.terminal import note, plural, print_json
 from hubbub.errors import ConfigurationError, StoreError
-from hubbub.limits import ALERT_INTERVAL_S
+from hubbub.limits import ALERT_INTERVAL_S, SECOND, WATERMARK_S, WINDOW_S
 
 if TYPE_CHECKING:
     from hubbub.pipeline.run import Pipeline, Summary
@@ -57,15 +57,20 @@ def run(
         typer.Option(metavar="TABLE", help="Only this table; may be repeated."),
     ] = None,
     window: Annotated[
-        str, typer.Option(metavar="DURATION", help="Length of a window of topic_health.")
-    ] = "10s",
-    watermark: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="DURATION",
-            help="A window is final so long after it; a live run cuts later rows.",
+            help="Length of a window of topic_health. [default: that of the tables, or 10s]",
         ),
-    ] = "60s",
+    ] = None,
+    watermark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="A window is final so long after it; a live run cuts later rows."
+            " [default: that of the tables, or 60s]",
+        ),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Spark's: spark://host:7077. By default this machine."),
@@ -135,13 +140,20 @@ def _convert_rest(store: Path) -> None:
             note(f"segment {torn.segment}: a write that never ended is cut")
 
 
+def choose_span(asked: str | None, made_ns: int | None, otherwise_s: float) -> float:
+    """Return the seconds that were asked for, else those that the tables were made with."""
+    if asked is not None:
+        return parse_duration(asked)
+    return otherwise_s if made_ns is None else made_ns / SECOND
+
+
 @contextmanager
 def _open(
     store: Path,
     out: Path,
     only: list[str],
-    window: str,
-    watermark: str,
+    window: str | None,
+    watermark: str | None,
     master: str | None,
     is_anew: bool,
     is_live: bool,
@@ -151,14 +163,20 @@ def _open(
     from hubbub.pipeline.session import SMALL_STEPS, start
     from hubbub.pipeline.versions import Versions
 
-    with Versions(out).locked():
+    versions = Versions(out)
+    with versions.locked():
         bar.show_now("Spark is starting")
         options = SMALL_STEPS if is_live else ()
         spark = start(master, name="hubbub pipeline", java_options=options)
         try:
             from hubbub.pipeline.run import Pipeline, make_setup
 
-            setup = make_setup(only, parse_duration(window), parse_duration(watermark))
+            made = {} if is_anew else versions.state()
+            setup = make_setup(
+                only,
+                choose_span(window, made.get("window_ns"), WINDOW_S),
+                choose_span(watermark, made.get("watermark_ns"), WATERMARK_S),
+            )
 
             def report(done: "Done") -> None:
                 rate = done.rows / done.seconds if done.seconds else 0.0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hubbub.cli.app import run
+from hubbub.cli.pipeline import choose_span
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,9 @@ def test_run_that_cannot_work_is_one_line(
     error = capsys.readouterr().err
     assert what in error
     assert error.count("\n") == 1
+
+
+def test_windows_are_those_of_the_tables_unless_others_are_asked_for() -> None:
+    assert choose_span(None, None, 10.0) == 10.0
+    assert choose_span(None, 1_000_000_000, 10.0) == 1.0
+    assert choose_span("5s", 1_000_000_000, 10.0) == 5.0

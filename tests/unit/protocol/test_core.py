@@ -94,9 +94,7 @@ def test_minor_version_is_heard_and_major_version_is_reported_once_a_source() ->
     newer = bytearray(frame(node, HEARTBEAT, control.encode_heartbeat(
         control.Heartbeat(1, 2000, [])), key=publisher.key))  # fmt: skip
     newer[2] = header.MAJOR << 4 | 7
-    newer[66:70] = header.CRC.pack(
-        header.crc32(bytes(newer[70:]), header.crc32(bytes(newer[:66])))
-    )
+    newer[66:70] = header.CRC.pack(header.crc32(bytes(newer[70:]), header.crc32(bytes(newer[:66]))))
     node.core.receive(lan.now, bytes(newer), 0, publisher.address)
     assert node.drops == {}
     for source in (("x", 1), ("x", 1), ("y", 1)):
