@@ -188,8 +188,6 @@ class Depot:
         if draft.returned is not self._returned or not self._store.share(slot, route):
             return False
         if self._show(slot.place[0], route):
-            # It tells of the memory as a copy does, if the application did little else meanwhile.
-            self._store.rotation.copied(draft.size_bytes, draft.took_ns)
             return True
         for key in route:
             self._store.release(key, [slot.place])

@@ -12,7 +12,6 @@ a node that ends, or gives the arena up, lets go of it, and the memory goes with
 
 import ctypes
 from collections import deque
-from time import perf_counter_ns
 from typing import Any, Final
 
 from hubbub.links.arena import ARENA_BYTES_MAX, Slot
@@ -29,15 +28,13 @@ class Draft(ctypes.Array[Byte]):
 
     _type_ = Byte
     _length_ = ARENA_BYTES_MAX
-    __slots__ = ("anchor", "began_ns", "returned", "size_bytes", "slot", "took_ns")
+    __slots__ = ("anchor", "returned", "size_bytes", "slot")
     __hash__ = object.__hash__
 
     anchor: ctypes.c_char  # Keeps the mapping open.
     returned: "deque[Slot]"
     size_bytes: int
     slot: Slot
-    began_ns: int
-    took_ns: int  # To write it, once it is finished.
 
     def __del__(self) -> None:
         returned = getattr(self, "returned", None)  # Ctrl-C may come before it is filled in.
@@ -50,7 +47,6 @@ class Draft(ctypes.Array[Byte]):
 
     def finish(self) -> memoryview:
         """Return the payload, to be read."""
-        self.took_ns = perf_counter_ns() - self.began_ns
         return self.view().toreadonly()
 
 
@@ -61,8 +57,6 @@ def draft_at(slot: Slot, size_bytes: int, returned: "deque[Slot]") -> Draft:
     draft.anchor = anchor
     draft.size_bytes = size_bytes
     draft.slot = slot
-    draft.took_ns = 0
-    draft.began_ns = perf_counter_ns()
     draft.returned = returned
     return draft
 

@@ -160,10 +160,11 @@ def test_a_slot_wastes_less_than_a_quarter_of_the_payload_or_than_a_page(size_by
     assert slot_bytes_for(slot_bytes) == slot_bytes
 
 
-def use_up(store: Store) -> None:
-    """Leave nothing to be cut off the arenas there are: only slots that were free before are."""
-    for arena in store.arenas.values():
-        arena.carve(arena.size_bytes - arena._carved_bytes)
+def test_the_slot_freed_last_is_taken_first(store: Store) -> None:
+    first, second = (place_of(placed(store, bytes(20 * KIB), "reader")) for _ in range(2))
+    store.release("reader", [first, second])
+    assert place_of(placed(store, bytes(18 * KIB), "reader")) == second
+    assert place_of(placed(store, bytes(19 * KIB), "reader")) == first
 
 
 def test_a_slot_is_free_when_its_last_reader_has_released_it(store: Store) -> None:
@@ -171,7 +172,6 @@ def test_a_slot_is_free_when_its_last_reader_has_released_it(store: Store) -> No
     place = place_of(placed(store, payload, "one", "two"))
     store.release("one", [place])
     assert place_of(placed(store, payload, "one")) != place
-    use_up(store)
     store.release("two", [place])
     assert place_of(placed(store, payload, "one")) == place
 
@@ -199,7 +199,6 @@ def test_release_by_a_stranger_or_twice_is_refused_and_counted(store: Store) -> 
 def test_forgetting_a_reader_frees_what_it_alone_had(store: Store) -> None:
     own = place_of(placed(store, bytes(64 * KIB), "gone"))
     shared = place_of(placed(store, bytes(64 * KIB), "gone", "here"))
-    use_up(store)
     store.forget("gone")
     store.forget("never known")
     assert store.claimed_bytes("gone") == 0
@@ -252,7 +251,6 @@ def test_a_copy_that_fails_leaves_the_slot_free(store: Store) -> None:
     with pytest.raises(IndexError):
         put(store, memoryview(bytes(64 * KIB)).cast("I"), ["reader"])
     assert store.statistics().slots_in_use == 0
-    use_up(store)
     assert placed(store, bytes(16 * KIB), "reader").offset == 0
 
 
@@ -492,7 +490,6 @@ def test_a_killed_reader_leaves_nothing_behind_and_the_writer_goes_on(store: Sto
         assert process.stdout.readline() == "payload\n"
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    use_up(store)
     store.forget("reader")
     assert [name for name in os.listdir("/dev/shm") if "hubbub" in name] == []
     assert placed(store, b"another" * 10_000, "reader") == reference

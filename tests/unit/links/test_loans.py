@@ -152,20 +152,6 @@ def test_loan_is_referred_to_where_it_lies(ends: tuple[End, End]) -> None:
     assert writer.depot._store.claims_of(B) >= 1, "the reader still has it"
 
 
-def test_time_that_a_loan_was_written_tells_how_long_slots_should_rest(
-    ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[tuple[int, int]] = []
-    monkeypatch.setattr(
-        ends[0].depot._store.rotation, "copied", lambda size, took_ns: told.append((size, took_ns))
-    )
-    draft = ends[0].depot.lend(MIB, ROUTE)
-    assert draft is not None
-    payload = draft.finish()
-    assert payload.readonly and ends[0].depot.refer([payload], ROUTE)
-    assert told == [(MIB, draft.took_ns)] and draft.took_ns > 0
-
-
 def test_loan_that_a_reader_has_already_is_copied(ends: tuple[End, End]) -> None:
     writer, _ = ends
     draft = writer.depot.lend(MIB, ROUTE)
