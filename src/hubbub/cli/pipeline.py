@@ -36,6 +36,23 @@ def _pipeline() -> None:
     """Turn a recording into tables: health, gaps, who talks to whom."""
 
 
+Window = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Length of a window of topic_health. [default: that of the tables, or 10s]",
+    ),
+]
+Watermark = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="A window is final so long after it; a live run cuts later rows."
+        " [default: that of the tables, or 60s]",
+    ),
+]
+
+
 @app.command("run")
 @on_the_bus
 def run(
@@ -56,21 +73,8 @@ def run(
         list[str] | None,
         typer.Option(metavar="TABLE", help="Only this table; may be repeated."),
     ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Length of a window of topic_health. [default: that of the tables, or 10s]",
-        ),
-    ] = None,
-    watermark: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="A window is final so long after it; a live run cuts later rows."
-            " [default: that of the tables, or 60s]",
-        ),
-    ] = None,
+    window: Window = None,
+    watermark: Watermark = None,
     master: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Spark's: spark://host:7077. By default this machine."),
