@@ -21,12 +21,12 @@ _NAMES: Final = [make.__name__ for make in SHEETS]
 _TOAST_S: Final = 10
 _OPENED: Final = ("topics", "schedule")  # Their rows are about a subject.
 _KEYS: Final = (
-    "1 to 6, ←→   choose a table\n"
-    "↑↓, ⏎        choose a row, open a topic; Escape goes back\n"
-    "/            show only what has these words in it; Escape shows all\n"
-    "s, r         sort by the next column, the other way round\n"
-    "Space        hold still, and go on\n"
-    "q            quit"
+    "1-6 ←→  choose a table\n"
+    "↑↓ ⏎    choose a row, open it\n"
+    "/       filter; Escape shows all\n"
+    "s r     sort, reverse\n"
+    "Space   pause, go on\n"
+    "q       quit"
 )
 
 
