@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING
 
 from hubbub.protocol.burst import Pipes, Straight
 from hubbub.protocol.delivery import DATAGRAM, LOCAL, MULTICAST, TCP, Delivery
-from hubbub.wire.header import DATA, KIND_OFFSET, SEGMENT, read_stream
+from hubbub.wire.header import (
+    CHECKSUM_OFFSET,
+    DATA,
+    HEADER_BYTES,
+    KIND_OFFSET,
+    SEGMENT,
+    is_intact,
+    read_stream,
+)
 from hubbub.wire.wishes import LINKS_OF, Links
 
 if TYPE_CHECKING:
@@ -51,9 +59,17 @@ def link_of(source: "Address", links: Links) -> str:
 
 def check_link(node: "SimulatedNode", frame: bytes, source: "Address") -> None:
     """Check that a frame of a stream that keeps to links came by one of them."""
+    if not isinstance(source, Pipes) and not _is_intact(frame):
+        return  # Damaged on its way: whatever stream it names, the receiver drops it.
     links = LINKS_OF.get(read_stream(frame, 0))
     if links is not None and frame[KIND_OFFSET] in (DATA, SEGMENT):
         link = link_of(source, links)
         node.world.check(
             link in links, f"{node.name} got a frame by {link} of a stream for {'/'.join(links)}"
         )
+
+
+def _is_intact(frame: bytes) -> bool:
+    return len(frame) >= HEADER_BYTES and is_intact(
+        frame, 0, len(frame), int.from_bytes(frame[CHECKSUM_OFFSET:HEADER_BYTES], "big")
+    )
