@@ -142,6 +142,11 @@ class Actor:
         assert line, f"the actor ended: {self.process.wait(5)} {''.join(self._errors)}"
         return json.loads(line)
 
+    @property
+    def has_spoken(self) -> bool:
+        """Tell whether the actor has said something that nobody has heard yet."""
+        return not self._lines.empty()
+
     def tell(self, word: str = "go") -> None:
         """Let the actor go on."""
         assert self.process.stdin is not None

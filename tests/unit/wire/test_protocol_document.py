@@ -168,6 +168,7 @@ def test_figures_of_services_are_the_limits() -> None:
         f"repeated after {limits.HOP_TIMEOUT // ms} ms, doubling, at most {limits.HOP_TRIES} times"
         in PROSE
     )
+    assert f"as RFC 6298 has it, up to {limits.HOP_TIMEOUT_MAX // second} s" in PROSE
     assert f"at most {limits.SERVICE_HOPS_MAX} times, and says so" in PROSE
     assert f"Those of INFO wait {limits.ACK_DELAY // ms} ms for each other" in PROSE
     assert f"or until they are of {limits.ACK_BYTES >> 10} KiB" in PROSE

@@ -9,7 +9,7 @@ is in them is made so that neither matters.
 from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hubbub.limits import HOP_TIMEOUT, HOP_TRIES
 from hubbub.protocol.rendezvous.seat import NEVER, GivenUp, Place, Seat
@@ -20,6 +20,9 @@ from hubbub.wire.services import Answer
 Done = Callable[[int, bytes, Answer | None], None]
 
 
+_REPEAT_MAX: Final = HOP_TIMEOUT << HOP_TRIES - 1  # Between two repeats.
+
+
 class _Sent(NamedTuple):
     hop: int
     place: Place
@@ -27,6 +30,7 @@ class _Sent(NamedTuple):
     done: Done
     tries: int
     due_ns: int
+    first_ns: int  # When it was sent first.
 
 
 new_sent: Any = partial(tuple.__new__, _Sent)  # Half of what calling it costs.
@@ -76,9 +80,11 @@ class Hops:
     ) -> None:
         """Send a frame that is made already to some nodes."""
         tracks, out = self.tracks, self.seat.out
-        size_bytes, due_ns = len(frame), now + HOP_TIMEOUT
+        size_bytes = len(frame)
         for node, place in targets:
-            sent, track = new_sent((hop, place, frame, done, 1, due_ns)), tracks.get(node)
+            track = tracks.get(node)
+            due_ns = now + (HOP_TIMEOUT if track is None else track.timeout_ns)
+            sent = new_sent((hop, place, frame, done, 1, due_ns, now))
             if track is None or track.due_ns > due_ns or not track.has_room(size_bytes):
                 self._post(now, node, sent)
             else:  # As `_send`: nothing else is to be done.
@@ -117,6 +123,8 @@ class Hops:
             sent = self._end(now, node, answer.hop, is_acknowledged=True)
             if sent is None:
                 self.seat.counters["answers_late"] += 1
+                if node in self.tracks:
+                    self.tracks[node].answered_again(answer.hop)
             else:
                 sent.done(now, node, answer)
 
@@ -127,9 +135,12 @@ class Hops:
         if track is None or sent is None:
             return None
         track.end(now, len(sent.frame), is_acknowledged=is_acknowledged)
+        if is_acknowledged:
+            track.answered(hop, now - sent.first_ns, sent.tries)
         if track.waiting:
+            due_ns = now + track.timeout_ns
             while (following := track.pop_next()) is not None:
-                self._send(track, node, following[0]._replace(due_ns=now + HOP_TIMEOUT))
+                self._send(track, node, following[0]._replace(due_ns=due_ns, first_ns=now))
         if not track.waiting:
             self.crowded.discard(node)
         return sent
@@ -167,7 +178,7 @@ class Hops:
             return
         self.seat.counters["repeated"] += 1
         track.repeat()
-        due_ns = now + (HOP_TIMEOUT << sent.tries)
+        due_ns = now + min(track.timeout_ns << sent.tries, _REPEAT_MAX)
         again = sent._replace(tries=sent.tries + 1, due_ns=due_ns)
         track.sent[sent.hop] = again
         self._put_out(node, track, again)

@@ -162,6 +162,11 @@ class Listing:
         for line in self.lines.values():
             line.expires_ns = max(line.expires_ns, now + SERVICE_LEASE)
 
+    def shorten(self, line: Line, expires_ns: int) -> None:
+        """Let a line end sooner, unless it is renewed."""
+        line.expires_ns = min(line.expires_ns, expires_ns)
+        self.expires_ns = min(self.expires_ns, expires_ns)
+
     def expire(self, now: int) -> list[bytes]:
         """End what was not renewed; return who that was."""
         ended: list[bytes] = []

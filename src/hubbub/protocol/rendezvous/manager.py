@@ -26,6 +26,7 @@ from hubbub.limits import (
 )
 from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.copies import Copies
+from hubbub.protocol.rendezvous.doubts import Doubts
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.listing import Line
@@ -102,6 +103,7 @@ class Manager:
         self.spread = Spread(post, self.forgotten)
         self.absent = Absent(post, self.spread.done)
         self.everywhere = Everywhere(post)
+        self.doubts = Doubts(self.view)
         self.due_ns = NEVER
         self._nothing: dict[bytes, int] = {}  # Services that nobody knew lately.
         self._ended: deque[tuple[int, Managed]] = deque(maxlen=INVENTORY_SERVICES)
@@ -239,7 +241,7 @@ class Manager:
         service.until_ns = NEVER
         service.manager = None
         service.copies.clear()
-        self._drop_gone(now, service)
+        self.doubts.look_through(now, service.listing)
         self._nothing.pop(service.key, None)
         self.copies.changed(now, service)
         held, service.held = service.held, []
@@ -444,7 +446,7 @@ class Manager:
             return FULL
         status = self.copies.take(now, sender, copy, service)
         if service.is_served:
-            self._drop_gone(now, service)
+            self.doubts.look_through(now, service.listing)
         is_closer = self.view.is_closer(copy.key, sender, self.seat.node)
         if service.role is Role.MANAGING and is_closer and now >= service.retry_ns:
             self.hand_overs.start(now, service, sender)  # Two manage it, and it is the right one.
@@ -581,12 +583,6 @@ class Manager:
         if service.role is Role.MANAGING and service.is_empty and not service.listing.lines:
             self._give_up(service)
 
-    def _drop_gone(self, now: int, service: Service) -> None:
-        """Take off a list that came from elsewhere who we know to be gone."""
-        for line in list(service.listing):
-            if self.view.is_gone(line.node, line.stamp):
-                service.listing.drop(now, line.node, is_absent=self.view.is_dead(line.node))
-
     def member_gone(self, now: int, node: bytes) -> None:
         """Take one who is dead, or began anew, off all lists."""
         wild = self.everywhere.listing.find(node)
@@ -595,11 +591,15 @@ class Manager:
         for service in self.services.values():
             line = service.listing.find(node) if service.is_served else None
             if line is not None and self.view.is_gone(node, line.stamp):
-                service.listing.drop(now, node, is_absent=self.view.is_dead(node))
+                self.doubts.strike_off(now, service.listing, node)
                 self.copies.changed(now, service)
             if service.pull is not None and not self.view.is_present(node):
                 service.pull.waiting.discard(node)
         self._plan_all()
+
+    def heard(self, now: int, node: bytes) -> None:
+        """Hear a node of which it was not known whether it lives."""
+        self.doubts.heard(now, node, [service.listing for service in self.services.values()])
 
     def advance(self, now: int) -> None:
         """Do what is due."""
@@ -617,7 +617,9 @@ class Manager:
             self._end_pull(now, service)
         if service.hand_over is not None and service.hand_over.until_ns <= now:
             self.hand_overs.give_up(now, service, Happening.REFUSED)
-        if service.is_served and service.listing.expire(now):
+        ended = service.listing.expire(now) if service.is_served else []
+        if ended:
+            self.doubts.ended(ended)
             self.copies.changed(now, service)
         if service.until_ns <= now:
             self._expire(now, service)

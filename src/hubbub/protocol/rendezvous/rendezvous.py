@@ -38,7 +38,7 @@ from hubbub.protocol.rendezvous.roles import Role
 from hubbub.protocol.rendezvous.seat import NEVER, Place, Policy, Seat, allow_everything
 from hubbub.protocol.rendezvous.single import Single
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
-from hubbub.protocol.rendezvous.view import News, View
+from hubbub.protocol.rendezvous.view import Member, News, View
 from hubbub.wire.header import (
     ANSWER,
     HEADER_BYTES,
@@ -396,6 +396,8 @@ class Rendezvous:
     def _take(self, now: int, kind: int, key: bytes, data: bytes, place: Place) -> bool:
         body = data[HEADER_BYTES:]
         node, life = split_key(key)
+        if node in self.manager.doubts.strangers:
+            self.manager.heard(now, node)
         if kind == MEMBERS:
             members = decode_members(body)
             if members is not None:
@@ -618,9 +620,16 @@ class Rendezvous:
         if self.swim.was_declared_dead:
             self.swim.was_declared_dead = False
             self.client.resubscribe(now)
-        if not changes:
-            return
-        self.swim.changes = []
+        if changes:
+            self.swim.changes = []
+            self._tell_changes(now, changes)
+        to_ask = self.manager.doubts.to_ask
+        if to_ask:
+            for node, place in to_ask.items():
+                self.swim.ask(node, place)
+            to_ask.clear()
+
+    def _tell_changes(self, now: int, changes: list[tuple[News, Member]]) -> None:
         for news, member in changes:
             if news in (News.DIED, News.WENT):
                 self.hops.forget(now, member.node)

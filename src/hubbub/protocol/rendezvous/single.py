@@ -16,7 +16,6 @@ from hubbub.limits import (
     BATCH_AT_ONCE,
     BATCH_QUIET,
     BATCH_QUIET_AT_ONCE,
-    HOP_TIMEOUT,
     HOP_WINDOW,
     HOP_WINDOW_BYTES_MIN,
     PUBLISHES_BYTES_MAX,
@@ -51,7 +50,7 @@ class Single:
         """Publish a message: one frame goes out, no deadline moves. False: not the short way."""
         publishing, seat, hops = self._publishing, self._seat, self._hops
         seat.now, sequence, under_way = now, lane.last + 1, lane.under_way
-        until_ns, due_ns = now + publishing.patience_ns, now + HOP_TIMEOUT
+        until_ns = now + publishing.patience_ns
         hint = self._asking.hints.get(lane.key)
         if (
             lane.waiting
@@ -66,7 +65,10 @@ class Single:
             return False
         node = lane.target if lane.target_version == self._view.version else self._aim(lane)
         member, track = self._members.get(node), hops.tracks.get(node)
-        if member is None or track is None or track.due_ns > due_ns or track.waiting:
+        if member is None or track is None or track.waiting:
+            return False
+        due_ns = now + track.timeout_ns
+        if track.due_ns > due_ns:
             return False
         size_bytes, tail, sent = len(payload), lane.tail, track.sent
         if len(sent) >= BATCH_QUIET_AT_ONCE or track.size_bytes + size_bytes > _WINDOW_BYTES:
@@ -82,7 +84,7 @@ class Single:
         publishing.size_bytes += size_bytes
         publishing.open[lane.key, lane.subject] = lane
         done = partial(publishing.tried, published)
-        sent[hop] = new_sent((hop, place, frame, done, 1, due_ns))
+        sent[hop] = new_sent((hop, place, frame, done, 1, due_ns, now))
         track.size_bytes += len(frame)
         seat.out.append((place, frame))
         return True

@@ -117,6 +117,12 @@ class Swim:
         if member is not None and member.is_present:
             self._tell_of(now, member, State.LEFT)
 
+    def ask(self, node: bytes, place: Place, number: int = 0) -> None:
+        """Ask a node whether it lives; one that is taken for dead is told so, and may object."""
+        member = self.view.members.get(node)
+        records = [member.record()] if member is not None and member.state else []
+        self._send(place, PING, number, records=records)
+
     def leave(self, now: int) -> None:
         """Tell many that we go."""
         self.incarnation += 1
@@ -183,8 +189,7 @@ class Swim:
             return
         self._number += 1
         self._relays[self._number] = (place, members.number)
-        member = self.view.members[members.target]
-        self._send(target, PING, self._number, records=[member.record()] if member.state else [])
+        self.ask(members.target, target, self._number)
 
     def _object(self, now: int, record: Record) -> None:
         """Read what is told of ourselves, and contradict it if it is wrong.
@@ -295,8 +300,7 @@ class Swim:
     def _ping(self, now: int, node: bytes, place: Place) -> None:
         self._number += 1
         self._probes[self._number] = Probe(node, now + self.profile.ack_ns, False)
-        member = self.view.members[node]
-        self._send(place, PING, self._number, records=[member.record()] if member.state else [])
+        self.ask(node, place, self._number)
 
     def _miss(self, now: int, number: int, probe: Probe) -> None:
         """Go on with a ping that was not answered: by others, then by suspicion."""
@@ -341,7 +345,7 @@ class Swim:
                 dead.append(member)
         if dead:
             member = self.seat.random.choice(dead)
-            self._send(member.place, PING, records=[member.record()])
+            self.ask(member.node, member.place)
         self._relays = {} if len(self._relays) >= _RELAYS_MAX else self._relays
 
     def _gossip(self, now: int) -> None:

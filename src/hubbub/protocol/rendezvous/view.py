@@ -86,7 +86,7 @@ class View:
         self.version = 0  # Changes whenever somebody else may be closest.
         self._number = int.from_bytes(node_key(seat.node), "big")
         self._started_ns = seat.now
-        self._stable_ns = stable_ns
+        self.stable_ns = stable_ns
         self._settling: list[tuple[int, bytes]] = []
         self._closest: dict[bytes, bytes] = {}  # To keys of services, as long as nobody
         self._closest_others: dict[bytes, bytes] = {}  # comes or goes; ourselves left out.
@@ -163,21 +163,21 @@ class View:
     def _begin(self, now: int, member: Member) -> None:
         """Note that a member is new, or came back."""
         member.since_ns = now
-        member.is_settled = now - self._started_ns < self._stable_ns
+        member.is_settled = now - self._started_ns < self.stable_ns
         self.version += 1
         self._here.add(member.number)
         if member.is_settled:
             self._settled.add(member.number)
         else:
             self._settled.discard(member.number)
-            heappush(self._settling, (now + self._stable_ns, member.node))
+            heappush(self._settling, (now + self.stable_ns, member.node))
 
     def settle(self, now: int) -> list[Member]:
         """Let those count who have been here long enough."""
         settled = []
         while self._settling and self._settling[0][0] <= now:
             member = self.members.get(heappop(self._settling)[1])
-            is_due = member is not None and now - member.since_ns >= self._stable_ns
+            is_due = member is not None and now - member.since_ns >= self.stable_ns
             if member is not None and is_due and member.is_present and not member.is_settled:
                 member.is_settled = True
                 self._settled.add(member.number)
@@ -233,11 +233,11 @@ class View:
     @property
     def is_sure(self) -> bool:
         """Tell whether all that there is for us to know has been told, as far as time can say."""
-        return self.age_ns >= 3 * self._stable_ns
+        return self.age_ns >= 3 * self.stable_ns
 
     def closest_to_ask(self, key: bytes) -> bytes | None:
         """Return whom our own requests go to: while we are new, we do not count ourselves."""
-        if self.seat.now - self._started_ns >= self._stable_ns:
+        if self.seat.now - self._started_ns >= self.stable_ns:
             return self.closest(key)
         found = self._closest_others.get(key) if self._cached_version == self.version else None
         if found is None:

@@ -21,6 +21,7 @@ from hubbub.limits import (
     SERVICE_LEASE,
     TREE_FAN_OUT,
 )
+from hubbub.protocol.rendezvous.doubts import Doubts
 from hubbub.protocol.rendezvous.fanout import plan, plan_below
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Listing
@@ -291,6 +292,44 @@ def test_frame_is_repeated_until_it_is_acknowledged() -> None:
     assert sent.take_out() == 0
 
 
+def answer_after(sent: Sent, now: int, trip_ns: int, *, times: int = 1) -> int:
+    """Send a frame, answer it after a while, and return how often it went out."""
+    sent.post(now)
+    hop, end = sent.hops.hop, now + trip_ns
+    while sent.hops.due_ns <= end:
+        sent.hops.advance(sent.hops.due_ns)
+    for _ in range(times):
+        sent.hops.take(end, NODE, [Answer(hop, TAKEN)])
+    return sent.take_out()
+
+
+def test_who_answers_late_is_given_more_time_instead_of_everything_twice() -> None:
+    """Twenty processes on two cores repeated three of four frames, and all of it had arrived."""
+    sent, now, repeats = Sent(), 0, []
+    for _ in range(20):
+        now += SECOND
+        trip_ns = 3 * HOP_TIMEOUT // 2
+        went_out = answer_after(sent, now, trip_ns, times=2)  # Each copy is answered.
+        repeats.append(went_out - 1)
+    assert repeats[0] == 1
+    assert not any(repeats[1:])
+
+
+def test_who_is_quick_again_is_soon_asked_again_as_soon_as_before() -> None:
+    sent, now = Sent(), 0
+    for number in range(60):
+        now += SECOND
+        answer_after(sent, now, 3 * HOP_TIMEOUT if number < 10 else MS, times=2)
+    assert answer_after(sent, now + SECOND, HOP_TIMEOUT) == 2
+
+
+def test_answer_to_a_frame_that_was_lost_once_is_not_taken_for_a_late_one() -> None:
+    sent, now = Sent(), 0
+    for _ in range(20):
+        now += SECOND
+        assert answer_after(sent, now, HOP_TIMEOUT + MS) == 2  # Only the copy arrived.
+
+
 def test_frames_that_were_acknowledged_wake_nobody_one_by_one() -> None:
     sent, wakes = Sent(), 0
     for number in range(100):
@@ -371,3 +410,53 @@ def test_a_newcomer_asks_the_closest_of_those_who_are_there_now() -> None:
             assert view.closest_to_ask(key) == closest
     seat.now = 2 * SECOND
     assert view.closest_to_ask(node_key(seat.node)) == seat.node
+
+
+# Of whom it is not known whether they live.
+
+
+class Doubting:
+    """A list that came from elsewhere, and what a node that has just come knows of it."""
+
+    def __init__(self) -> None:
+        self.view = View(Seat(ORIGIN[0], 1, 7, Random(1), 0), XorPlacement(), 2 * SECOND, 1)
+        self.doubts = Doubts(self.view)
+        self.listing = Listing()
+        self.listing.subscribe(0, NODE, 100, 0, ("10.0.0.1", 1), SERVICE_LEASE)
+
+    def subscribers(self, now: int) -> list[bytes]:
+        self.doubts.ended(self.listing.expire(now))
+        return [line.node for line in self.listing]
+
+    def tell(self, state: State) -> None:
+        self.view.apply(0, Record(NODE, "10.0.0.1", 1, 1, 1, int(state)), ("10.0.0.1", 1))
+
+
+def test_stranger_on_a_list_that_is_never_heard_is_off_it_long_before_its_lease_ends() -> None:
+    """It had died before this node came, to whom nobody told of it: it stayed for 20 s."""
+    town = Doubting()
+    town.doubts.look_through(0, town.listing)
+    assert town.doubts.to_ask == {NODE: ("10.0.0.1", 1)}
+    assert town.subscribers(SECOND) == [NODE]
+    assert not town.subscribers(5 * SECOND)
+    assert not town.doubts.strangers
+
+
+def test_stranger_on_a_list_that_is_heard_has_a_whole_lease() -> None:
+    town = Doubting()
+    town.doubts.look_through(0, town.listing)
+    town.doubts.heard(SECOND, NODE, [town.listing])
+    assert not town.doubts.strangers
+    assert town.subscribers(SERVICE_LEASE) == [NODE]
+    assert not town.subscribers(SECOND + SERVICE_LEASE)
+
+
+def test_member_on_a_list_is_not_doubted_and_a_dead_one_is_told() -> None:
+    town = Doubting()
+    town.tell(State.ALIVE)
+    town.doubts.look_through(0, town.listing)
+    assert (town.doubts.to_ask, town.doubts.strangers) == ({}, set())
+    town.tell(State.DEAD)
+    town.doubts.look_through(0, town.listing)
+    assert town.doubts.to_ask == {NODE: ("10.0.0.1", 1)}
+    assert not town.subscribers(0)

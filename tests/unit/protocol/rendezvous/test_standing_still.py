@@ -9,6 +9,7 @@ from hubbub.limits import ABSENCE, ABSENT_NODE_BYTES_MAX, MS, SECOND, SERVICE_LE
 from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import GivenUp
+from hubbub.protocol.rendezvous.view import State
 from hubbub.wire.services import distance, node_key, service_key
 
 IDS = [bytes([letter]) * 12 for letter in b"abc"]
@@ -104,6 +105,16 @@ def test_subscriber_that_never_heard_of_its_death_is_told_by_who_struck_it_off(s
     town.inboxes[2].clear()
     town.subscriber.swim.incarnation += 1
     town.pass_time(BACK)
+    assert town.subscribers() == [IDS[2]]
+
+
+def test_subscriber_that_is_struck_off_is_told_so_there_and_then() -> None:
+    town = Town(1)
+    town.manager.swim._tell_of(town.now, town.manager.view.members[IDS[2]], State.SUSPECT)
+    town.manager.swim._tell_of(town.now, town.manager.view.members[IDS[2]], State.DEAD)
+    town.manager.advance(town.now)
+    assert not town.subscribers()
+    town.pass_time(10 * MS)  # Far less than it takes until one of them pings the other.
     assert town.subscribers() == [IDS[2]]
 
 
