@@ -26,6 +26,7 @@ ROWS = {
     "iceoryx2": ("iceoryx2", "Waiting"),
     "iceoryx2-spin": ("iceoryx2", "Spinning"),
     "pynng-ipc": ("pynng", "Ipc"),
+    "bare": ("bare", "Bare"),  # No peer: what there is to gain at all.
 }
 # The same between two hosts; what has only shared memory, or UNIX sockets, cannot be here.
 VETH_ROWS = {
