@@ -41,6 +41,7 @@ VETH_ROWS = {
 SERVICE_ROWS = {
     "hubbub-service": ("hubbub_service", "Iterating"),
     "hubbub-service-batches": ("hubbub_service", "Batches"),
+    "hubbub-service-group": ("hubbub_service", "Grouped"),
     "hubbub-service-callback": ("hubbub_service", "Called"),
     "nats": ("nats", "Nats"),
     "mosquitto": ("mosquitto", "Mosquitto"),

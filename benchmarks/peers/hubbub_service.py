@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import hubbub
 from benchmarks import broker
@@ -33,11 +33,12 @@ def name_near(topic: str) -> str:
 
 class _Member(Endpoint):
     distribution = "hubbub"
+    links: ClassVar = ["tcp"]
 
     def __init__(self, *, sends: str, receives: str, size_bytes: int) -> None:
         self._node = hubbub.open(
-            "benchmark", domain=DOMAIN, interface=broker.HOST, multicast=False, listen=0,
-            links=["tcp"], peers=[f"{broker.HOST}:{broker.port()}"], services=True,
+            "benchmark", domain=DOMAIN, interface=broker.HOST, multicast=len(self.links) > 1,
+            listen=0, links=self.links, peers=[f"{broker.HOST}:{broker.port()}"], services=True,
         )  # fmt: skip
         self._queue = queued_messages(size_bytes)
         self._receives = receives
@@ -50,7 +51,7 @@ class _Member(Endpoint):
     @contextlib.contextmanager
     def beside(cls) -> Iterator[None]:
         number = broker.free_port()
-        command = [sys.executable, "-m", "benchmarks.peers.hubbub_service", str(number)]
+        command = [sys.executable, "-m", "benchmarks.peers.hubbub_service", str(number), *cls.links]
         with broker.running(command, number):
             yield
 
@@ -101,6 +102,13 @@ class Batches(_Member):
                         return
 
 
+class Grouped(Iterating):
+    """The same, where all hear a group: the manager sends once what is for all of them."""
+
+    settings = "as hubbub-service, but all nodes hear the multicast group of the services"
+    links: ClassVar = ["tcp", "multicast"]
+
+
 class Called(_Member):
     """The subscriber has a callback."""
 
@@ -117,15 +125,15 @@ class Called(_Member):
             done.wait()
 
 
-def manage(number: int) -> None:
+def manage(number: int, links: list[str]) -> None:
     """Be the node that manages the services, until somebody ends this process."""
     with hubbub.open(
-        "manager", domain=DOMAIN, interface=broker.HOST, multicast=False, listen=number,
-        links=["tcp"], node_id=MANAGER_ID, services=True,
+        "manager", domain=DOMAIN, interface=broker.HOST, multicast=len(links) > 1, listen=number,
+        links=links, node_id=MANAGER_ID, services=True,
     ):  # fmt: skip
         while True:
             time.sleep(1)
 
 
 if __name__ == "__main__":
-    manage(int(sys.argv[1]))
+    manage(int(sys.argv[1]), sys.argv[2:])

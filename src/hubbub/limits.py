@@ -169,6 +169,15 @@ FORWARDER_GRACE: Final = 20 * SECOND  # Twice the time in which views are refres
 DIRECT_FAN_OUT: Final = 32  # More subscribers than this are served by a tree,
 TREE_FAN_OUT: Final = 8  # in which each node serves so many,
 TREE_NODES_PER_FRAME: Final = 80  # unless more than these would stand in one frame.
+# Where so many hear the group of the services, they are sent a message together. To fewer it saves
+# too little for what it costs others, who hear it, too.
+GROUP_MIN: Final = 3
+GROUP_MEMORY: Final = 2 * SECOND  # So long a subscriber says that it has heard the group,
+GROUP_BELIEF: Final = 10 * SECOND  # and so long after that it is believed.
+GROUP_DEAF: Final = 5 * SECOND  # Who missed something is not counted on for so long, doubling,
+GROUP_DEAF_MAX: Final = 320 * SECOND  # up to this.
+GROUP_TRIAL: Final = 1 * SECOND  # So often a group that nobody hears is tried, doubling,
+GROUP_TRIAL_MAX: Final = 64 * SECOND  # up to this.
 HOP_TIMEOUT: Final = 100 * MS  # Doubling; more where answers take longer,
 HOP_TIMEOUT_MAX: Final = 1 * SECOND  # up to this.
 HOP_TRIES: Final = 5
@@ -440,3 +449,5 @@ assert PEERS_MAX < INDEX_MAX
 assert SEGMENT_STRIDE_MIN <= FRAME_BYTES_MIN // 2
 assert DELIVERY_SLICE < DELIVERY_OVERDUE
 assert 2 * ROW_GROUP_BYTES + MESSAGE_BYTES_MAX < 1 << 31  # What Parquet's offsets can say.
+# Who says that it hears a group that fell silent has stopped saying so before it is believed again.
+assert GROUP_DEAF > 2 * GROUP_MEMORY

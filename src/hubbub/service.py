@@ -139,6 +139,7 @@ class Service(Closing):
     def _join(self) -> None:
         with self._lock:
             self._patterns = unite(list(self._subscriptions.values()))
+        self._services.listen()
         self._driver.call(
             self._machine.subscribe, self.name, patterns=self._patterns, **self._options
         )

@@ -7,7 +7,7 @@ from threading import Lock
 from time import monotonic, monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Final
 
-from hubbub.errors import ClosedError
+from hubbub.errors import ClosedError, LinkError
 from hubbub.events import Event, ManagerChanged, ServiceUnavailable, SlowConsumer
 from hubbub.limits import (
     BATCH_BYTES,
@@ -16,6 +16,7 @@ from hubbub.limits import (
     SERVICE_PAYLOAD_BYTES_MAX,
 )
 from hubbub.links.datagram import DatagramLink, resolve
+from hubbub.links.group_ear import GroupEar
 from hubbub.links.interfaces import choose
 from hubbub.links.listening import address_text
 from hubbub.links.opening import wanted_address
@@ -33,6 +34,7 @@ from hubbub.protocol.rendezvous.seat import (
     Settled,
     allow_everything,
 )
+from hubbub.runtime.group_listener import GroupListener
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import Found, ServiceDriver
 from hubbub.service import CHANNEL, Service
@@ -79,6 +81,7 @@ class Services:
         self._by_key: dict[bytes, Service] = {}
         self._reported: dict[tuple[str, str], float] = {}
         link = DatagramLink(*_where(node, connection))
+        self._ear = _ear(node, connection, link)
         seeds = _seeds(node, connection)
         settings = _options(options, _batch_bytes(node, connection))
         now = monotonic_ns()
@@ -87,6 +90,7 @@ class Services:
             Random(SystemRandom().getrandbits(64)), seeds=[s for s in seeds if s != link.place],
             options=settings, wall_offset_ns=time_ns() - now,
             is_expecting="multicast" in node.links,
+            group=None if self._ear is None else self._ear.place,
         )  # fmt: skip
         self.driver = ServiceDriver(machine, link, node._loop, self._take)
         node._loop.attach(self.driver, node._options.switch_interval_ms, node._options.spin_us)
@@ -104,6 +108,22 @@ class Services:
         service = Service(self._node, self, name)
         with self._lock:
             return self._by_key.setdefault(service.key, service)
+
+    def listen(self) -> None:
+        """Hear the group, where there is one: something is about to be subscribed."""
+        with self._lock:
+            ear, self._ear = self._ear, None
+            if ear is None or self.driver.closed_reason is not None:
+                return
+            try:
+                ear.open()
+            except LinkError as error:
+                _log.info("services without a group: %s", error)
+                return
+            self.driver.listener = GroupListener(self.driver, ear)
+            self._node._loop.attach(self.driver.listener)
+            if self.driver.closed_reason is not None:  # Meanwhile: nobody else closes it.
+                self.driver.listener.close()
 
     @property
     def address(self) -> str:
@@ -274,6 +294,19 @@ class Services:
 
 def _own_member(services: Services) -> RingMember:
     return RingMember(services._node.id.hex(), services.address, "alive", True, 0.0)
+
+
+def _ear(node: "Node", connection: "Connection", link: DatagramLink) -> GroupEar | None:
+    """Return the group of the services, if this node has multicast, and it leads somewhere."""
+    if "multicast" not in node.links:
+        return None
+    channel = connection.channel
+    known = choose(channel.interface or node._options.interface)
+    try:
+        return GroupEar(link, channel.group, channel.port, known)
+    except LinkError as error:
+        _log.info("services without a group: %s", error)
+        return None
 
 
 def _where(node: "Node", connection: "Connection") -> Place:

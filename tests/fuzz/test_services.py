@@ -168,15 +168,21 @@ IS_SOAK = os.environ.get("HUBBUB_SOAK") == "1"
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("group", [None, ("239.0.0.1", 7267)])
 @pytest.mark.parametrize("seed", range(100 if IS_SOAK else 3))
-def test_nothing_that_a_peer_sends_raises(seed: int) -> None:
-    victim = Rendezvous(0, NODE, 1, DOMAIN, Random(seed), seeds=[("10.0.0.1", 1)])
+def test_nothing_that_a_peer_sends_raises(seed: int, group: Place | None) -> None:
+    victim = Rendezvous(0, NODE, 1, DOMAIN, Random(seed), seeds=[("10.0.0.1", 1)], group=group)
     mallory, now = Mallory(seed, victim), 0
     victim.subscribe(0, "a", order="total")
     victim.subscribe(0, "b", order="fifo")
     for turn in range(3000):
         now += mallory.random.choice([0, MS, 50 * MS, SECOND])
-        victim.receive(now, mallory.datagram(), mallory.place())
+        data, place = mallory.datagram(), mallory.place()
+        if group is None or mallory.random.random() < 0.5:
+            victim.receive(now, data, place)
+        else:
+            known = [member.place for member in victim.view.members.values()]
+            victim.receive_group(now, data, mallory.random.choice([place, *known]))
         if victim.deadline() <= now:
             victim.advance(now)
         if turn % 50 == 0:
@@ -187,5 +193,7 @@ def test_nothing_that_a_peer_sends_raises(seed: int) -> None:
         victim.seat.settled.clear()
     assert len(victim.manager.services) <= SERVICES_MAX
     assert victim.seat.drops["malformed"] > 0
+    heard = victim.seat.drops["group_kind"] + victim.seat.counters["group_ignored"]
+    assert bool(heard) is (group is not None)
     for service in victim.manager.services.values():
         assert service.listing.count == sum(line.is_in for line in service.listing.lines.values())

@@ -49,6 +49,11 @@ class DatagramLink:
         self._singles = 0  # How often only one was read since all that waited was.
         self._is_alone = False  # Which was one, then.
 
+    @property
+    def sender(self) -> socket.socket:
+        """Return what it sends by, to be aimed at a group."""
+        return self._socket
+
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
         return self._socket.fileno()

@@ -62,6 +62,12 @@ class Endpoint:
         """The address family of the group."""
         return socket.AF_INET6 if ":" in self.group else socket.AF_INET
 
+    def destination(self, interface: Interface) -> Address:
+        """Where to send what is for the group on an interface."""
+        if self.family == socket.AF_INET6:
+            return self.group, self.port, 0, interface.index
+        return self.group, self.port
+
 
 class SocketPair:
     """The sockets of a link on one interface."""
@@ -70,20 +76,17 @@ class SocketPair:
         self.interface = interface
         self._endpoint = endpoint
         address = _own_address(endpoint, interface)
-        if endpoint.family == socket.AF_INET6:
-            self.destination: Address = (endpoint.group, endpoint.port, 0, interface.index)
-        else:
-            self.destination = (endpoint.group, endpoint.port)
+        self.destination = endpoint.destination(interface)
         with contextlib.ExitStack() as undo:
             try:
                 self.unicast = undo.enter_context(self._open_unicast(address, unicast_port))
                 self.group = self.unicast
                 if endpoint.has_group:
-                    self.group = undo.enter_context(self._open_group())
+                    self.group = undo.enter_context(open_group(endpoint, interface))
                     self.join()
-                    _check_route(endpoint, interface, self.destination)
+                    check_route(endpoint, interface)
             except OSError as error:
-                raise _refusal(endpoint, interface, error) from error
+                raise refusal(endpoint, interface, error) from error
             undo.pop_all()
         self.sockets = (self.unicast, self.group) if endpoint.has_group else (self.unicast,)
         self.address: Address = self.unicast.getsockname()
@@ -150,19 +153,9 @@ class SocketPair:
         self.unicast.close()
 
     def _open_unicast(self, address: str, port: int) -> socket.socket:
-        endpoint = self._endpoint
-        opened = self._open_socket()
+        opened = _open_socket(self._endpoint)
         with _closed_on_error(opened):
-            index = self.interface.index
-            if endpoint.family == socket.AF_INET6:
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, endpoint.ttl)
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
-                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-            else:
-                opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, endpoint.ttl)
-                opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-                where = _ipv4_interface("0.0.0.0", address, index, is_membership=False)
-                opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
+            aim(opened, self._endpoint, address, self.interface.index)
             self._bind_unicast(opened, address, port)
         return opened
 
@@ -175,45 +168,65 @@ class SocketPair:
                 return
         opened.bind((address, 0, *scope))
 
-    def _open_group(self) -> socket.socket:
-        endpoint = self._endpoint
-        opened = self._open_socket()
-        with _closed_on_error(opened):
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if not _IS_LINUX and hasattr(socket, "SO_REUSEPORT"):
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if endpoint.family == socket.AF_INET6:
-                _try_option(opened, socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
-            else:
-                _try_option(opened, socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-            try:
-                opened.bind(self.destination)
-            except OSError:
-                if _IS_LINUX:
-                    raise
-                opened.bind(("", endpoint.port))  # Windows binds no group address.
-        return opened
-
-    def _open_socket(self) -> socket.socket:
-        endpoint = self._endpoint
-        opened = socket.socket(endpoint.family, socket.SOCK_DGRAM)
-        opened.setblocking(False)
-        if endpoint.family == socket.AF_INET6:
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        set_buffer(opened, socket.SO_RCVBUF, endpoint.receive_buffer_bytes)
-        set_buffer(opened, socket.SO_SNDBUF, endpoint.send_buffer_bytes)
-        return opened
-
     def _change_membership(self, ipv4_option: int, ipv6_option: int) -> None:
-        group = self._endpoint.group
-        if self._endpoint.family == socket.AF_INET6:
-            packed = socket.inet_pton(socket.AF_INET6, group)
-            request = packed + struct.pack("=I", self.interface.index)
-            self.group.setsockopt(socket.IPPROTO_IPV6, ipv6_option, request)
+        address, index = self.unicast.getsockname()[0], self.interface.index
+        option = ipv6_option if self._endpoint.family == socket.AF_INET6 else ipv4_option
+        change_membership(self.group, self._endpoint.group, address, index, option)
+
+
+def open_group(endpoint: Endpoint, interface: Interface) -> socket.socket:
+    """Open a socket that can hear the group; it is not a member yet."""
+    opened = _open_socket(endpoint)
+    with _closed_on_error(opened):
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not _IS_LINUX and hasattr(socket, "SO_REUSEPORT"):
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if endpoint.family == socket.AF_INET6:
+            _try_option(opened, socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
         else:
-            address = self.unicast.getsockname()[0]
-            request = _ipv4_interface(group, address, self.interface.index, is_membership=True)
-            self.group.setsockopt(socket.IPPROTO_IP, ipv4_option, request)
+            _try_option(opened, socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+        try:
+            opened.bind(endpoint.destination(interface))
+        except OSError:
+            if _IS_LINUX:
+                raise
+            opened.bind(("", endpoint.port))  # Windows binds no group address.
+    return opened
+
+
+def aim(opened: socket.socket, endpoint: Endpoint, address: str, index: int) -> None:
+    """Let a socket send to the group by an interface, as far as the group shall reach."""
+    if endpoint.family == socket.AF_INET6:
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, endpoint.ttl)
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
+    else:
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, endpoint.ttl)
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+        where = _ipv4_interface("0.0.0.0", address, index, is_membership=False)
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
+
+
+def change_membership(
+    opened: socket.socket, group: str, address: str, index: int, option: int
+) -> None:
+    """Join or leave a group on an interface, of which this is an address and the index."""
+    if opened.family == socket.AF_INET6:
+        request = socket.inet_pton(socket.AF_INET6, group) + struct.pack("=I", index)
+        opened.setsockopt(socket.IPPROTO_IPV6, option, request)
+    else:
+        request = _ipv4_interface(group, address, index, is_membership=True)
+        opened.setsockopt(socket.IPPROTO_IP, option, request)
+
+
+def _open_socket(endpoint: Endpoint) -> socket.socket:
+    opened = socket.socket(endpoint.family, socket.SOCK_DGRAM)
+    opened.setblocking(False)
+    if endpoint.family == socket.AF_INET6:
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    set_buffer(opened, socket.SO_RCVBUF, endpoint.receive_buffer_bytes)
+    set_buffer(opened, socket.SO_SNDBUF, endpoint.send_buffer_bytes)
+    return opened
 
 
 def _own_address(endpoint: Endpoint, interface: Interface) -> str:
@@ -283,7 +296,7 @@ def _closed_on_error(opened: socket.socket) -> Iterator[None]:
         raise
 
 
-def _check_route(endpoint: Endpoint, interface: Interface, destination: Address) -> None:
+def check_route(endpoint: Endpoint, interface: Interface) -> None:
     """Find out now, not at the first frame, that the group cannot be reached by this interface.
 
     Linux has no IPv6 multicast route on loopback by default; everywhere else this never fails.
@@ -292,10 +305,11 @@ def _check_route(endpoint: Endpoint, interface: Interface, destination: Address)
         return
     with socket.socket(endpoint.family, socket.SOCK_DGRAM) as probe:
         probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface.index)
-        probe.connect(destination)
+        probe.connect(endpoint.destination(interface))
 
 
-def _refusal(endpoint: Endpoint, interface: Interface, error: OSError) -> LinkError:
+def refusal(endpoint: Endpoint, interface: Interface, error: OSError) -> LinkError:
+    """Say what the system refused, and what may help."""
     hint = ""
     if endpoint.family == socket.AF_INET6 and interface.is_loopback:
         hint = (

@@ -16,6 +16,7 @@ from hubbub.links.datagram import DatagramLink, Place
 from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import NEVER, Delivered, GivenUp, ManagerNamed, Settled
+from hubbub.runtime.group_listener import GroupListener
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
@@ -47,6 +48,7 @@ class ServiceDriver:
         self._armed_ns = 0
         self._out = machine.out
         self._is_watching = False  # For room in the socket.
+        self.listener: GroupListener | None = None  # To the group, once something is subscribed.
 
     # Called by the I/O thread.
 
@@ -79,6 +81,18 @@ class ServiceDriver:
             if deliveries:
                 self._found.extend(deliveries)
                 deliveries.clear()
+        if self._found or self.changes.waiting:
+            self._after()
+
+    def take_group(self, received: list[tuple[bytes, Place]]) -> None:
+        """Take in what has come by the group."""
+        now, machine = time.monotonic_ns(), self.machine
+        with self.lock:
+            may_wait = [machine.receive_group(now, data, place) for data, place in received]
+            if not all(may_wait):
+                self._send()
+            self._found.extend(machine.seat.deliveries)
+            machine.seat.deliveries.clear()
         if self._found or self.changes.waiting:
             self._after()
 
@@ -198,6 +212,8 @@ class ServiceDriver:
             return
         self.closed_reason = reason
         self.loop.detach(self)
+        if self.listener is not None:
+            self.listener.close()
         self.link.close()
         self.closed.set()
         self.changes.wake_all()

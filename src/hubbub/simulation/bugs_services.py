@@ -8,6 +8,7 @@ from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.client import Client
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.everywhere import Everywhere
+from hubbub.protocol.rendezvous.group import Ear, Group
 from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Line, Listing
@@ -23,9 +24,12 @@ from hubbub.protocol.rendezvous.spread import Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
+from hubbub.wire.header import HEADER_BYTES
 from hubbub.wire.services import (
     BARE,
     BATCH,
+    ENVELOPE_BYTES,
+    KEY_BYTES,
     PASSED,
     PUBLISH,
     STALE,
@@ -35,6 +39,8 @@ from hubbub.wire.services import (
     Entry,
     Request,
 )
+
+_KEY_AT = HEADER_BYTES + ENVELOPE_BYTES + 1
 
 
 @bug(Manager, "_pass", "defect_hole_at_hand_over", seed=7)
@@ -331,3 +337,33 @@ def placement_measured_by_xor_alone(sound: Method) -> Method:
         return measured
 
     return rank
+
+
+@bug(Group, "missed", "services_group_silent")
+def silence_of_the_group_not_noticed(sound: Method) -> Method:
+    """Go on counting on who did not acknowledge what went to the group."""
+    return lambda self, now, node: None
+
+
+@bug(Group, "_part", "services_group_silent", seed=2)
+def everybody_believed_to_hear_the_group(sound: Method) -> Method:
+    """Send to the group what is for many, whoever said that it hears it."""
+    return lambda self, now, targets, size_bytes: (targets, [])
+
+
+@bug(Hops, "expect", "services_group_loss")
+def group_believed_to_lose_nothing(sound: Method) -> Method:
+    """Wait for no acknowledgement of what goes to the group."""
+    return lambda self, now, targets, hop, frame, done: None
+
+
+@bug(Ear, "_is_ours", "services_group_loss")
+def own_message_heard_in_the_group(sound: Method) -> Method:
+    """Take whatever is of a service that we subscribed to, also what we do not want."""
+    return lambda self, manager, data: data[_KEY_AT : _KEY_AT + KEY_BYTES] in self._subscribed
+
+
+@bug(Group, "is_worth_it", "services_group_policy")
+def policy_not_asked_about_the_group(sound: Method) -> Method:
+    """Tell everybody in the group what a policy lets some hear."""
+    return lambda self, targets: len(targets) > 2

@@ -1,4 +1,4 @@
-"""Nodes that share services under simulation, and what they promise (invariants H1 to H15).
+"""Nodes that share services under simulation, and what they promise (invariants H1 to H16).
 
 What applications did is written down as they do it, what they were handed as it comes. The checks
 know nothing of lists, epochs or trees: they know who lives, who subscribed, and what was published.
@@ -14,6 +14,7 @@ from hubbub.protocol.burst import Address
 from hubbub.protocol.rendezvous.client import NO_ORDER
 from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.seat import NEVER, Delivered, Settled
+from hubbub.simulation.network import Station
 from hubbub.simulation.node import Host
 from hubbub.simulation.services_watch import Watch
 from hubbub.simulation.stage import Stage
@@ -23,6 +24,23 @@ _DOMAIN = 7
 _WALL_NS = 1_700_000_000 * SECOND
 _FIRST_INDEX = 1 << 12  # Apart from the nodes of a stage.
 CALM_NS = 3 * SECOND
+
+
+GROUP: Address = ("239.255.72.66", 7267)
+
+
+class Ear:
+    """Where a node hears the group: as far away as the node itself."""
+
+    def __init__(self, node: "ServiceNode") -> None:
+        self.node = node
+        self.index = node.index
+        self.host = node.host
+        self.address: Address = (f"group {node.index}", 7267)
+
+    def arrive(self, frame: bytes, source: Address) -> None:
+        """Take a datagram that was sent to the group."""
+        self.node.arrive(frame, source, by_group=True)
 
 
 class Heard(NamedTuple):
@@ -54,15 +72,18 @@ class ServiceNode:
         self.settled: list[Settled] = []
         self.answer: Callable[[bytes], bytes | None] = lambda payload: None
         self._stopped_until_ns = 0
-        self._waiting: list[tuple[bytes, Address]] = []
+        self._waiting: list[tuple[bytes, Address, bool]] = []
+        self.ear = Ear(self)
+        self.hears_group = town.has_group
         self._room_frames: int | None = None
         self._wake_ns = NEVER
         self.machine = Rendezvous(
             self.world.now, self.id, life, _DOMAIN, Random(self.world.random.getrandbits(64)),
             seeds=[(host, port) for host, port in seeds], options=options,
-            wall_offset_ns=_WALL_NS,
+            wall_offset_ns=_WALL_NS, group=GROUP if town.has_group else None,
         )  # fmt: skip
         town.stage.network.nodes[self.address] = self
+        town.stage.network.nodes[self.ear.address] = self.ear
         self._turn()
 
     def __repr__(self) -> str:
@@ -125,7 +146,7 @@ class ServiceNode:
         """Die without a word."""
         self.is_alive = False
         self.wanted.clear()
-        self.town.stage.network.nodes.pop(self.address, None)
+        self._vanish()
 
     # What the host does.
 
@@ -138,19 +159,20 @@ class ServiceNode:
     def _go_on(self) -> None:
         if self.is_alive and self.world.now >= self._stopped_until_ns:
             waiting, self._waiting = self._waiting, []
-            for frame, source in waiting:
-                self.arrive(frame, source)
+            for frame, source, by_group in waiting:
+                self.arrive(frame, source, by_group=by_group)
             self._turn()
 
-    def arrive(self, frame: bytes, source: Address) -> None:
+    def arrive(self, frame: bytes, source: Address, *, by_group: bool = False) -> None:
         """Take a datagram."""
         if not self.is_alive:
             return
         if self.world.now < self._stopped_until_ns:
             if self._room_frames is None or len(self._waiting) < self._room_frames:
-                self._waiting.append((frame, source))
+                self._waiting.append((frame, source, by_group))
             return
-        self.machine.receive(self.world.now, frame, (source[0], source[1]))
+        receive = self.machine.receive_group if by_group else self.machine.receive
+        receive(self.world.now, frame, (source[0], source[1]))
         self._turn()
 
     def _turn(self) -> None:
@@ -162,18 +184,22 @@ class ServiceNode:
             place, frame = machine.out.popleft()
             self.town.watch.sent(self, place, frame)
             world.note(self.index, place, frame)
-            target = self.town.stage.network.nodes.get(place)
-            if target is not None:
-                self.town.stage.network.send_to(self, [target], [frame], world.now)
+            targets = self.town.hearing(self, place)
+            if targets:
+                self.town.stage.network.send_to(self, targets, [frame], world.now)
         if machine.is_closed:
             self.is_alive = False
-            self.town.stage.network.nodes.pop(self.address, None)
+            self._vanish()
             return
         self.town.watch.look(self)
         due_ns = machine.deadline()
         if due_ns < self._wake_ns:
             self._wake_ns = max(due_ns, world.now)
             world.at(self._wake_ns, self._wake, self._wake_ns)
+
+    def _vanish(self) -> None:
+        for address in (self.address, self.ear.address):
+            self.town.stage.network.nodes.pop(address, None)
 
     def _wake(self, planned_ns: int) -> None:
         if not self.is_alive or planned_ns != self._wake_ns:
@@ -205,7 +231,9 @@ class ServiceNode:
 class Town:
     """All nodes of a run, and what holds of them together."""
 
-    def __init__(self, stage: Stage, options: Options | None = None) -> None:
+    def __init__(
+        self, stage: Stage, options: Options | None = None, *, has_group: bool = False
+    ) -> None:
         self.stage = stage
         self.world = stage.world
         self.options = options or Options()
@@ -214,6 +242,20 @@ class Town:
         self.published: dict[bytes, tuple[int, str]] = {}
         self._salt = stage.random.getrandbits(64).to_bytes(8, "big")
         self._count = 0
+        self.has_group = has_group
+        self.group_loss = 0.0  # What the group loses at each, beside all other loss; 1: everything.
+
+    def hearing(self, sender: ServiceNode, place: Address) -> list[Station]:
+        """Return who hears what is sent to a place."""
+        if place != GROUP:
+            target = self.stage.network.nodes.get(place)
+            return [] if target is None else [target]
+        others = [node for node in self.nodes if node.is_alive and node is not sender]
+        return [
+            node.ear
+            for node in others
+            if node.hears_group and not self.world.chance(self.group_loss)
+        ]
 
     def id_of(self, index: int) -> bytes:
         """Return the id of a node: as random as real ones, the same at each start."""

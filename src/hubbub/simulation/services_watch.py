@@ -46,6 +46,7 @@ class Watch:
         # A message that meets a change of managers may be passed on by one that serves it, too.
         self.fan_out_max = DIRECT_FAN_OUT + TREE_FAN_OUT
         self.is_xor = True
+        self.infos = 0  # Messages that were sent to subscribers, frame by frame.
         self._had: set[tuple[int, bytes]] = set()
         self._epochs: dict[int, dict[bytes, int]] = {}
         self._sent: dict[tuple[int, bytes, int, int], set[Address]] = defaultdict(set)
@@ -99,6 +100,7 @@ class Watch:
             mark = (node.life, request.origin, request.incarnation, request.sequence)
             targets = self._sent[mark]
             targets.add(place)
+            self.infos += 1
             text = f"{node} sends a message to {len(targets)} nodes (H13)"
             self.world.check(len(targets) <= self.fan_out_max, text)
 

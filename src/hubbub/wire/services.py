@@ -66,6 +66,7 @@ STALE: Final = 4  # Older than what is known; the answer has the number that is.
 UNKNOWN: Final = 5  # An INFO for one who has not subscribed.
 FULL: Final = 6  # No room for it.
 LOOPED: Final = 7  # It was passed on too often.
+HEARS_GROUP: Final = 1  # The number of a TAKEN to an INFO: who sent it was heard in the group.
 STATUS_NAMES: Final = (
     "taken", "passed", "unavailable", "refused", "stale", "unknown", "full", "looped",
 )  # fmt: skip

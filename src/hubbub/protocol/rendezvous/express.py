@@ -18,6 +18,7 @@ from zlib import crc32
 
 from hubbub.limits import (
     DIRECT_FAN_OUT,
+    GROUP_MIN,
     MEMBERS_MAX,
     SERVICE_EPOCH_MAX,
     SERVICE_NUMBER_MAX,
@@ -34,6 +35,7 @@ from hubbub.wire.services import (
     BATCH,
     ENVELOPE,
     ENVELOPE_BYTES,
+    HEARS_GROUP,
     INFO,
     KEY_BYTES,
     NO_LOCAL,
@@ -75,6 +77,7 @@ class Express:
         self._members = manager.view.members
         self._seat = manager.seat
         self._hops = manager.post.hops
+        self._group = manager.post.group
         self._done: dict[bytes, Done] = {}
         self._known: dict[bytes, tuple[bytes, int]] = {}  # Heads of frames: who, and the checksum.
 
@@ -172,11 +175,18 @@ class Express:
             done = self._done[service.key] = self._make_done(service.key)
         hops.hop = hop = hops.hop + 1 & 0xFFFF_FFFF
         frame = seat.make_frame(SERVICE, ENVELOPE.pack(hop, *head, 0) + tail)
-        hops.put_out(now, targets, hop, frame, done)
+        if len(targets) >= GROUP_MIN and self._group.is_worth_it(targets):
+            self._group.put_out(now, targets, hop, frame, done)
+        else:
+            hops.put_out(now, targets, hop, frame, done)
 
     def _make_done(self, key: bytes) -> Done:
         def done(now: int, node: bytes, answer: Answer | None) -> None:
-            if answer is not None and answer.status == UNKNOWN:
+            if answer is None:
+                return
+            if answer.status == UNKNOWN:
                 self._manager.forgotten(now, key, node, answer.number)
+            elif answer.number == HEARS_GROUP:
+                self._group.believe(now, node)
 
         return done

@@ -46,6 +46,8 @@ class Hops:
         self.seat = seat
         self._suspect = suspect
         self._lose = lose  # Told of each frame that a node did not acknowledge.
+        # Told who did not acknowledge what went to several together; set by who sends it so.
+        self.missed: Callable[[int, bytes], None] = lambda now, node: None
         self.hop = seat.random.getrandbits(31)
         self._timers: list[tuple[int, bytes]] = []  # One a node, of its frame that is due first.
         self.tracks: dict[bytes, Track[_Sent]] = {}
@@ -91,6 +93,24 @@ class Hops:
                 track.sent[hop] = sent
                 track.size_bytes += size_bytes
                 out.append((place, frame))
+
+    def expect(
+        self, now: int, targets: Iterable[tuple[bytes, Place]], hop: int, frame: bytes, done: Done
+    ) -> None:
+        """Note that a frame goes to some nodes together, each of which has room for it.
+
+        It was not tried at any of them yet: who does not acknowledge it is sent it by itself.
+        """
+        tracks, size_bytes = self.tracks, len(frame)
+        for node, place in targets:
+            track = tracks.get(node)
+            if track is None:
+                track = tracks[node] = Track(now)
+            due_ns = now + track.timeout_ns
+            track.begin(hop, new_sent((hop, place, frame, done, 0, due_ns, now)), size_bytes)
+            if due_ns < track.due_ns:
+                track.due_ns = due_ns
+                heappush(self._timers, (due_ns, node))
 
     def _post(self, now: int, node: bytes, sent: _Sent) -> None:
         size_bytes = len(sent.frame)
@@ -176,6 +196,9 @@ class Hops:
             self._lose(now, node, sent.frame)
             sent.done(now, node, None)
             return
+        if not sent.tries:
+            self.missed(now, node)
+            sent = sent._replace(first_ns=now)
         self.seat.counters["repeated"] += 1
         track.repeat()
         due_ns = now + min(track.timeout_ns << sent.tries, _REPEAT_MAX)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from hubbub.protocol.rendezvous.bare import say
+from hubbub.protocol.rendezvous.group import Group
 from hubbub.protocol.rendezvous.hops import Done, Hops
 from hubbub.protocol.rendezvous.seat import Place, Seat
 from hubbub.protocol.rendezvous.view import View
@@ -16,7 +17,6 @@ from hubbub.wire.services import (
     Request,
     encode_message,
     encode_notice,
-    encode_request,
 )
 
 
@@ -27,10 +27,11 @@ def ignore(now: int, node: bytes, answer: Answer | None) -> None:
 class Post:
     """Sends to nodes what they acknowledge."""
 
-    def __init__(self, seat: Seat, view: View, hops: Hops) -> None:
+    def __init__(self, seat: Seat, view: View, hops: Hops, group: Group) -> None:
         self.seat = seat
         self.view = view
         self.hops = hops
+        self.group = group
 
     def send(
         self, now: int, node: bytes, request: Request, done: Done, place: Place | None = None
@@ -49,9 +50,7 @@ class Post:
         if self.seat.is_first_version and self._say(now, reached, request, done):
             reached = []
         if reached:
-            self.hops.post(
-                now, reached, SERVICE, lambda hop: encode_request(request._replace(hop=hop)), done
-            )
+            self.group.post(now, reached, request, done)
         for node, place in found:
             if place is None:
                 done(now, node, None)

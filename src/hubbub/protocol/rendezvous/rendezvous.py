@@ -27,6 +27,7 @@ from hubbub.limits import (
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.express import Express, Passage
+from hubbub.protocol.rendezvous.group import Ear, Group
 from hubbub.protocol.rendezvous.handover import BARE_EPOCH
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.manager import Manager, describe
@@ -117,7 +118,7 @@ class Rendezvous:
     def __init__(
         self, now: int, node: bytes, life: int, domain: int, random: Random, *,
         seeds: list[Place], options: Options | None = None, wall_offset_ns: int = 0,
-        is_expecting: bool = False, make_view: MakeView = View,
+        is_expecting: bool = False, make_view: MakeView = View, group: Place | None = None,
     ) -> None:  # fmt: skip
         options = options or Options()
         self.seat = Seat(node, life, domain, random, now)
@@ -131,7 +132,8 @@ class Rendezvous:
         incarnation = first_incarnation(now, wall_offset_ns)
         self.swim = Swim(self.seat, self.view, profile, seeds, incarnation)
         self.hops = Hops(self.seat, self.swim.suspect, self._lose)
-        self.post = Post(self.seat, self.view, self.hops)
+        self.group = Group(self.seat, self.hops, group)
+        self.post = Post(self.seat, self.view, self.hops, self.group)
         self.manager = Manager(self.post)
         asking = Asking(self.post, self.manager, is_expecting=is_expecting or bool(seeds))
         patience_ns = max(PUBLISH_PATIENCE, 2 * profile.detection_ns)
@@ -140,6 +142,7 @@ class Rendezvous:
         self.client = Client(asking, self.publishing)
         self.manager.own = self.client
         self.express = Express(self.manager, self.client)
+        self.ear = Ear(self.seat, self.view, self.client.subscribed)
         self.is_closed = False
         self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
         self.ended: dict[bytes, list[Managed]] = {}  # What they managed until lately.
@@ -197,7 +200,7 @@ class Rendezvous:
         """Give the answers to what went the short way."""
         for place, (answer, type, flags, size_bytes) in self.passed:
             if type == INFO:
-                self._acknowledge(now, place, answer, size_bytes)
+                self._acknowledge_info(now, place, answer, size_bytes)
             else:
                 self._answer_publish(now, place, answer, flags, size_bytes)
         self.passed.clear()
@@ -370,6 +373,11 @@ class Rendezvous:
         self._receive(now, data, place)
         return False
 
+    def receive_group(self, now: int, data: bytes, place: Place) -> bool:
+        """Take a datagram that came by the group: as any other, if it is for us."""
+        is_taken = not self.is_closed and self.ear.is_for_us(now, data, place)
+        return self.receive(now, data, place) if is_taken else True
+
     def _receive(self, now: int, data: bytes, place: Place) -> None:
         """Take a datagram that did not go the short way."""
         drops = self.seat.drops
@@ -462,7 +470,7 @@ class Rendezvous:
         type, key = request.message.type, request.message.key
         if type == INFO:
             answer = self._take_info(now, request)
-            self._acknowledge(now, place, answer, len(request.message.rest))
+            self._acknowledge_info(now, place, answer, len(request.message.rest))
             return
         if type == CHANGE_SERVICE_MANAGER:
             manager, _ = split_ids(request.message.rest)
@@ -535,6 +543,12 @@ class Rendezvous:
     def _lose(self, now: int, node: bytes, frame: bytes) -> None:
         """Keep a message that a node did not acknowledge: it may only stand still."""
         self.manager.absent.take_frame(now, node, frame)
+
+    def _acknowledge_info(self, now: int, place: Place, answer: Answer, size_bytes: int) -> None:
+        """Acknowledge a message of a manager; say so if it was heard in the group."""
+        if self.ear.heard:
+            answer = self.ear.mark(now, place, answer)
+        self._acknowledge(now, place, answer, size_bytes)
 
     def _acknowledge(self, now: int, place: Place, answer: Answer, size_bytes: int) -> None:
         """Acknowledge a message, soon: many at once cost who sent them as little as one."""
@@ -634,6 +648,7 @@ class Rendezvous:
             if news in (News.DIED, News.WENT):
                 self.hops.forget(now, member.node)
             if news in (News.DIED, News.WENT, News.RESTARTED, News.CAME):
+                self.group.forget(member.node)
                 self.manager.member_gone(now, member.node)
             if news in (News.CAME, News.CLEARED, News.RESTARTED):
                 self.manager.absent.heard(now, member.node)

@@ -14,6 +14,7 @@ from hubbub.protocol.rendezvous.service import Service
 from hubbub.wire.services import (
     ANSWERS,
     BARE,
+    HEARS_GROUP,
     INFO,
     NOTHING,
     TAKEN,
@@ -81,6 +82,8 @@ class Spread:
                     self._send_branch(now, branch, info)
             if answer is not None and answer.status == UNKNOWN:
                 self._gone(now, info.message.key, node, answer.number)
+            elif answer is not None and answer.number == HEARS_GROUP:
+                self.post.group.believe(now, node)
 
         return done
 

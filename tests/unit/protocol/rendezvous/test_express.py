@@ -5,7 +5,10 @@ import pytest
 from hubbub.protocol.rendezvous.express import Express
 from hubbub.simulation import run
 
-SCENARIOS = ["services_burst", "services_order", "services_loss", "services_slow"]
+SCENARIOS = [
+    *("services_burst", "services_order", "services_loss", "services_slow"),
+    *("services_group", "services_group_loss", "services_group_silent"),
+]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
