@@ -41,6 +41,7 @@ SERVICE_ROWS = {
     "hubbub-service": ("hubbub_service", "Iterating"),
     "hubbub-service-batches": ("hubbub_service", "Batches"),
     "hubbub-service-callback": ("hubbub_service", "Called"),
+    "hubbub-service-inline": ("hubbub_service", "Inline"),
     "nats": ("nats", "Nats"),
     "mosquitto": ("mosquitto", "Mosquitto"),
     "mosquitto-qos1": ("mosquitto", "Acknowledged"),
