@@ -43,6 +43,7 @@ SERVICE_ROWS = {
     "hubbub-service-batches": ("hubbub_service", "Batches"),
     "hubbub-service-group": ("hubbub_service", "Grouped"),
     "hubbub-service-callback": ("hubbub_service", "Called"),
+    "hubbub-service-inline": ("hubbub_service", "Inline"),
     "nats": ("nats", "Nats"),
     "mosquitto": ("mosquitto", "Mosquitto"),
     "mosquitto-qos1": ("mosquitto", "Acknowledged"),

@@ -58,9 +58,9 @@ class _Member(Endpoint):
     def send(self, payload: Any) -> None:
         self._service.publish(payload)
 
-    def _subscribe(self, callback: Any = None) -> hubbub.Subscription:
+    def _subscribe(self, callback: Any = None, *, inline: bool = False) -> hubbub.Subscription:
         service = self._node.service(name_near(self._receives))
-        subscription = service.subscribe(callback, queue=self._queue)
+        subscription = service.subscribe(callback, queue=self._queue, inline=inline)
         if not service.wait_until_subscribed(PATIENCE_SECONDS):
             raise RuntimeError("no manager has us on its list")
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -113,6 +113,7 @@ class Called(_Member):
     """The subscriber has a callback."""
 
     settings = "as hubbub-service, but a callback gets the messages"
+    inline = False
 
     def serve(self, on_payload: OnPayload) -> None:
         done = threading.Event()
@@ -121,8 +122,15 @@ class Called(_Member):
             if not done.is_set() and on_payload(message.payload):
                 done.set()
 
-        with self._subscribe(on_message):
+        with self._subscribe(on_message, inline=self.inline):
             done.wait()
+
+
+class Inline(Called):
+    """The callback runs on the I/O thread, as that of MQTT's client does on its network thread."""
+
+    settings = "as hubbub-service, but a callback runs on the I/O thread (inline=True)"
+    inline = True
 
 
 def manage(number: int, links: list[str]) -> None:

@@ -195,6 +195,7 @@ ACK_DELAY: Final = 10 * MS  # Acknowledgements of messages wait so long for each
 ACK_BYTES: Final = 32 << 10  # unless they are of so much,
 PUBLISHES_PER_ANSWER: Final = 4  # or of so many frames of one publisher in a hurry,
 SINGLES_PER_ANSWER: Final = 8  # or of so many of one that sends its messages one by one.
+SINGLES_HELD_MAX: Final = 32  # Those that are slow to come are answered so many at once.
 PUBLISHES_MAX: Final = 16_384  # Messages of one node whose end is not known yet,
 PUBLISHES_BYTES_MAX: Final = 2 << 20  # and their bytes.
 BATCH_AT_ONCE: Final = 8  # Frames of one service that may be under way before messages wait

@@ -78,6 +78,8 @@ class Service(Closing):
         self._lock = Lock()
         self._waiting: dict[tuple[str, int], Settled | None] = {}
         self._lanes: dict[str, Lane] = {}
+        # The only subscription of this node, if it has an inline callback, and its context.
+        self._sole: tuple[Callable[[Message], bool], Any] | None = None
         self._passage = make_served(CHANNEL, -1, 0, name, 0)  # Of the last message.
         self._topics: BareTopics[tuple[bytes, int, str]] = BareTopics(
             SERVICE_SUBJECTS_KEPT, self._make_topic
@@ -96,6 +98,7 @@ class Service(Closing):
         no_local: bool = False,
         credentials: bytes = b"",
         patterns: str | Iterable[str] = (),
+        inline: bool = False,
     ) -> Subscription:
         """Receive what is published here: iterate over the result, or give a callback.
 
@@ -111,7 +114,7 @@ class Service(Closing):
             raise ConfigurationError(f"order={order!r}: services='v1' counts no messages")
         subscription = Subscription(
             self._host, callback=callback, context=context, queue=queue, overflow=overflow,
-            channel=CHANNEL,
+            inline=inline, channel=CHANNEL,
         )  # fmt: skip
         flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
         self._options = {"flags": flags, "order": order, "credentials": credentials}
@@ -120,10 +123,20 @@ class Service(Closing):
 
     def _enter(self, subscription: Subscription, wanted: tuple[str, ...] = ()) -> None:
         """Let a subscription have what comes, with the options of the others."""
+        self._host.enter(subscription)
         subscription.add(self.name)
         with self._lock:
             self._subscriptions[subscription] = wanted
+            self._sole = self._find_sole()
         self._join()
+
+    def _find_sole(self) -> tuple[Callable[[Message], bool], Any] | None:
+        """Return how to call back at once, where one subscription gets everything so."""
+        if len(self._subscriptions) != 1:
+            return None
+        [(subscription, wanted)] = self._subscriptions.items()
+        at_once = None if wanted else subscription.at_once
+        return None if at_once is None else (at_once, subscription.context)
 
     create = subscribe
 
@@ -147,6 +160,7 @@ class Service(Closing):
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
             self._subscriptions.pop(subscription, None)
+            self._sole = self._find_sole()
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
         with suppress(ClosedError):
@@ -176,6 +190,7 @@ class Service(Closing):
     def _end(self, reason: str) -> None:
         for subscription in list(self._subscriptions):
             subscription.close_from_node(reason)
+            self._host.leave(subscription)
 
     def _forked(self) -> None:
         for subscription in list(self._subscriptions):
@@ -320,6 +335,15 @@ class Service(Closing):
         passage = self._passage
         if passage.epoch != delivered.epoch:
             passage = self._passage = make_served(CHANNEL, -1, 0, self.name, delivered.epoch)
+        sole = self._sole
+        if sole is not None and len(payloads) == 1 and delivered.answer is None:
+            at_once, context = sole
+            first = delivered.sequence
+            message = Message(
+                topic.subject, payloads[0], topic.source, first, 0, received_ns, passage, context
+            )
+            if at_once(message):
+                return
         times = (0,) * len(payloads)
         delivery = new_delivery((topic, delivered.sequence, payloads, times, received_ns, passage))
         if delivered.answer is not None:

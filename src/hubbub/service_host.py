@@ -18,7 +18,8 @@ class ServiceHost:
     def __init__(self, node: "Node", name: str, closed: Callable[[Subscription], None]) -> None:
         self._node = node
         self._name = name
-        self.forget = closed
+        self._closed = closed
+        self._callbacks = node._loop.callbacks
         self.pool = node._pool
         self.call_at = node._call_at
         self.lead_until = node._host.lead_until
@@ -32,6 +33,20 @@ class ServiceHost:
                 " subscribe to each service by itself"
             )
         return object()
+
+    def enter(self, subscription: Subscription) -> None:
+        """Let no reader run the loop while a callback is called from it."""
+        if subscription.at_once is not None:
+            self._callbacks.add(subscription)
+
+    def leave(self, subscription: Subscription) -> None:
+        """Let readers run the loop again."""
+        self._callbacks.discard(subscription)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Look after it no longer: it is closed."""
+        self.leave(subscription)
+        self._closed(subscription)
 
     def remove_pattern(self, handle: object) -> None:
         """Leave it: who ends with the last subscription is the service."""

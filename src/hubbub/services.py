@@ -254,7 +254,11 @@ class Services:
 
     def _take(self, found: Found) -> None:
         """Hand on what the machine tells; no lock is held."""
-        if isinstance(found, _OF_SERVICES):
+        if type(found) is Delivered and self.subjects is None:
+            taker = self._by_key.get(found.key)
+            if taker is not None:
+                taker._take(found, time_ns())
+        elif isinstance(found, _OF_SERVICES):
             service = self._by_key.get(found.key)
             if self.subjects is not None and found.subject and self._take_subject(found):
                 return

@@ -172,6 +172,11 @@ class Subscription(Closing):
         if dropped:
             self._overflowed()
 
+    @property
+    def at_once(self) -> Callable[[Message], bool] | None:
+        """Return what calls back for one message at once, if that is possible at all."""
+        return None if self._express is None else self._express.run_one
+
     def close_from_node(self, reason: str) -> None:
         """End because the node or channel ends; what is queued can still be read."""
         self._close(reason, is_from_node=True)

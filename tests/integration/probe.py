@@ -12,6 +12,7 @@ class Probe:
     """An attachment that notes what is called, and can be told to misbehave."""
 
     is_apart = False
+    has_moved = True
 
     def __init__(self) -> None:
         self.inside, self.outside = socket.socketpair()

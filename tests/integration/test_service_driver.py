@@ -1,5 +1,6 @@
 """The shell of services: what goes out at once, and what is done when there is time."""
 
+import select
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.limits import ACK_DELAY
+from hubbub.limits import ACK_DELAY, SECOND
 from hubbub.links.datagram import DatagramLink
 from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
@@ -81,6 +82,7 @@ def town() -> Iterator[Town]:
 def test_single_message_is_handed_out_before_its_acknowledgement_is_noted(town: Town) -> None:
     town.say(b"first")
     town.wait_until(lambda: not town.publisher.machine.publishing.messages)
+    town.manager.advance(time.monotonic_ns())  # Lest it comes together with something else.
     assert town.publisher.publish(town.lane, b"second")
     deadline_s = time.monotonic() + PATIENCE_S
     while b"second" not in town.heard:
@@ -88,9 +90,35 @@ def test_single_message_is_handed_out_before_its_acknowledgement_is_noted(town: 
         town.manager.readable(time.monotonic_ns())
     assert town.manager.machine.passed  # The reader has it, and nothing else was done for it.
     due_ns = town.manager.deadline()
-    assert not town.manager.machine.passed
+    assert town.manager.machine.passed  # Nor is its answer made by itself.
     assert due_ns is not None and due_ns <= time.monotonic_ns() + ACK_DELAY
+    time.sleep(ACK_DELAY / SECOND)
+    town.manager.deadline()
+    assert not town.manager.machine.passed
     town.wait_until(lambda: not town.publisher.machine.publishing.messages)
+
+
+def test_look_at_a_single_message_moves_the_deadline_only_if_it_is_the_first(town: Town) -> None:
+    town.say(b"first")
+    town.wait_until(lambda: not town.publisher.machine.publishing.messages)
+    town.manager.advance(time.monotonic_ns())
+    moved = []
+    for number in range(3):
+        town.publisher.publish(town.lane, b"%d" % number)
+        wait_for_input(town.manager)
+        assert town.manager.look(time.monotonic_ns())
+        moved.append(town.manager.has_moved)
+    assert town.heard[1:] == [b"0", b"1", b"2"]
+    assert moved == [True, False, False]
+    town.publisher.call(town.publisher.machine.publish_in, town.lane, b"urgent", is_urgent=True)
+    wait_for_input(town.manager)
+    assert town.manager.look(time.monotonic_ns())
+    assert town.manager.has_moved
+    assert not town.manager.machine.passed  # Where one is answered, all are.
+
+
+def wait_for_input(driver: ServiceDriver) -> None:
+    assert select.select([driver.link.fileno()], [], [], PATIENCE_S)[0]
 
 
 def test_messages_arrive_in_the_order_they_were_published(town: Town) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -363,3 +364,80 @@ def test_service_closes_also_when_its_node_does_at_that_very_moment(
         patch.setattr(service._driver, "call", refuse)
         service.close()
     assert subscription.is_closed
+
+
+def test_inline_callback_runs_on_the_io_thread_and_may_publish(bus: Bus) -> None:
+    _, one, other = bus.open_many(3)
+    heard: list[tuple[bytes, str]] = []
+    there, back = one.service("there"), one.service("back")
+
+    def answer(message: hubbub.Message) -> None:
+        heard.append((message.payload, threading.current_thread().name))
+        back.publish(message.payload)
+
+    there.subscribe(answer, inline=True, context="mine")
+    answers = other.service("back").subscribe()
+    for service in (there, other.service("back")):
+        assert service.wait_until_subscribed(DEADLINE_S)
+    for number in range(50):
+        other.service("there").publish(b"%d" % number)
+        message = answers.receive(DEADLINE_S)
+        assert message is not None and message.payload == b"%d" % number
+    assert heard == [(b"%d" % number, "hubbub-io") for number in range(50)]
+
+
+def test_all_subscriptions_of_a_node_get_what_an_inline_callback_gets(bus: Bus) -> None:
+    anchor, one = bus.open_many(2)
+    service, heard = one.service(NAME), []
+    inline = service.subscribe(lambda message: heard.append(message), inline=True, context=7)
+    assert service.wait_until_subscribed(DEADLINE_S)
+    anchor.service(NAME).publish(b"alone", wait=DEADLINE_S)
+    wait_until(lambda: len(heard) == 1)
+    beside = service.subscribe()
+    anchor.service(NAME).publish(b"both", wait=DEADLINE_S)
+    wait_until(lambda: len(heard) == 2)
+    message = beside.receive(DEADLINE_S)
+    assert message is not None and message.payload == b"both"
+    inline.close()
+    anchor.service(NAME).publish(b"one", wait=DEADLINE_S)
+    message = beside.receive(DEADLINE_S)
+    assert message is not None and message.payload == b"one"
+    assert [(one.payload, one.context, one.subject) for one in heard] == [
+        (b"alone", 7, NAME), (b"both", 7, NAME),
+    ]  # fmt: skip
+    assert inline.received == 2
+
+
+def test_inline_callback_that_raises_is_reported(bus: Bus) -> None:
+    anchor, one = bus.open_many(2)
+    events = Events()
+    one.on_event(events)
+    service, heard = one.service(NAME), []
+
+    def fail(message: hubbub.Message) -> None:
+        heard.append(message.payload)
+        raise ValueError("on purpose")
+
+    subscription = service.subscribe(fail, inline=True)
+    assert service.wait_until_subscribed(DEADLINE_S)
+    anchor.service(NAME).publish(b"1", wait=DEADLINE_S)
+    anchor.service(NAME).publish(b"2", wait=DEADLINE_S)
+    wait_until(lambda: heard == [b"1", b"2"])
+    wait_until(lambda: len(events.of(hubbub.CallbackFailed)) == 2)
+    assert subscription.statistics().callbacks_failed == 2
+
+
+def test_no_reader_runs_the_loop_while_a_service_calls_back_from_it(bus: Bus) -> None:
+    node = bus.open()
+    loop = node._loop
+    before = set(loop.callbacks)
+    inline = node.service(NAME).subscribe(print, inline=True)
+    queued = node.service(NAME).subscribe(print)
+    assert loop.callbacks - before == {inline}
+    queued.close()
+    inline.close()
+    assert loop.callbacks == before
+    again = node.service(NAME).subscribe(print, inline=True)
+    assert loop.callbacks - before == {again}
+    node.close()
+    assert loop.callbacks == before

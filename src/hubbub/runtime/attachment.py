@@ -8,6 +8,8 @@ class Attachment(Protocol):
 
     is_apart: bool
     """What it does moves its own deadline alone, unless it wakes the loop."""
+    has_moved: bool
+    """Whether the last look may have moved it; asked of one that is apart."""
 
     def filenos(self) -> list[int]:
         """Name the descriptors to wait for; asked once, when attaching."""

@@ -49,6 +49,7 @@ class Driver:
     """Drives one core over one link; an attachment of the I/O thread."""
 
     is_apart = False  # What it takes in moves the deadlines of its pipes.
+    has_moved = True
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ class GroupListener:
     """Listens to the group for the services of one node."""
 
     is_apart = True
+    has_moved = True
 
     def __init__(self, driver: "ServiceDriver", ear: GroupEar) -> None:
         self._driver = driver

@@ -35,6 +35,7 @@ class PipeDriver:
     """Drives the pipes of one link of one channel."""
 
     is_apart = False
+    has_moved = True
 
     def __init__(self, driver: "Driver", link: PipeLink[Any]) -> None:
         self.link = link

@@ -34,6 +34,9 @@ class Poller(Protocol):
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         """Return what is ready, waiting until the deadline if `is_waiting`."""
 
+    def poll_again(self) -> list[tuple[int, int]]:
+        """Wait as the last time, until the same deadline; may name the poller's own, too."""
+
     def wait_armed(self, timeout_s: float = -1) -> None:
         """Wait for a wake-up, or for the time that another thread arms meanwhile."""
 
@@ -91,6 +94,10 @@ class EpollPoller:
         own = self._own
         return [event for event in ready if event[0] not in own]
 
+    def poll_again(self) -> list[tuple[int, int]]:
+        """Wait as the last time: the timer is set."""
+        return self._epoll.poll(_FOREVER)
+
     def wait_armed(self, timeout_s: float = _FOREVER) -> None:
         """Wait for a wake-up, or for the time that another thread arms meanwhile."""
         self._epoll.poll(timeout_s)
@@ -117,6 +124,7 @@ class SelectorPoller:
     """Wait with whatever this system has; deadlines are met to a millisecond or so."""
 
     def __init__(self) -> None:
+        self._deadline_ns: int | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -142,6 +150,7 @@ class SelectorPoller:
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         """Return what is ready, waiting until the deadline if `is_waiting`."""
         timeout_s: float | None = None
+        self._deadline_ns = deadline_ns
         if not is_waiting:
             timeout_s = 0.0
         elif deadline_ns is not None:
@@ -156,6 +165,10 @@ class SelectorPoller:
             )
             ready.append((key.fd, mask))
         return ready
+
+    def poll_again(self) -> list[tuple[int, int]]:
+        """Wait as the last time."""
+        return self.poll(self._deadline_ns, is_waiting=True)
 
     def wait_armed(self, timeout_s: float = _FOREVER) -> None:
         """Wait for a wake-up, or a little: a wait under way cannot be told of a time."""

@@ -49,6 +49,7 @@ class ServiceDriver:
         self._out = machine.out
         self._is_watching = False  # For room in the socket.
         self.listener: GroupListener | None = None  # To the group, once something is subscribed.
+        self.has_moved = True
 
     # Called by the I/O thread.
 
@@ -63,26 +64,43 @@ class ServiceDriver:
     def look(self, now: int) -> bool:
         """Take in what may have come; False: nothing had."""
         received = self.link.receive_some()
-        if received:
+        if len(received) == 1:
+            self.has_moved = not self._take_one(*received[0])
+        elif received:
+            self.has_moved = True
             self._take_in(received)
         return bool(received)
 
     def _take_in(self, received: list[tuple[bytes, Place]]) -> None:
+        if len(received) == 1:
+            self._take_one(*received[0])
+            return
         now, machine = time.monotonic_ns(), self.machine
         with self.lock:
-            is_single = len(received) == 1
             for data, place in received:
-                is_single = machine.receive(now, data, place) and is_single
+                machine.receive(now, data, place)
+            self._send()
+        if self._found or self.changes.waiting:
+            self._after()
+
+    def _take_one(self, data: bytes, place: Place) -> bool:
+        """Take in a datagram that came by itself; True: a message, and no deadline has moved."""
+        machine, out, found = self.machine, self._out, self._found
+        now = time.monotonic_ns()
+        with self.lock:
+            is_single = machine.receive(now, data, place)
             if not is_single:
                 self._send()
-            elif self._out:
+            elif out:
                 self._send_at_once()
             deliveries = machine.seat.deliveries
             if deliveries:
-                self._found.extend(deliveries)
+                found.extend(deliveries)
                 deliveries.clear()
-        if self._found or self.changes.waiting:
+        if found or self.changes.waiting:
             self._after()
+        with self.lock:  # Another thread may be answering them.
+            return is_single and len(machine.passed) > 1 and machine.held_until(now) > now
 
     def take_group(self, received: list[tuple[bytes, Place]]) -> None:
         """Take in what has come by the group."""
@@ -118,13 +136,20 @@ class ServiceDriver:
             self.finish("closed")
 
     def deadline(self) -> int | None:
-        """Say when `advance` is to be called; what is left of single messages is done before."""
-        if self.machine.passed:
-            with self.lock:
-                self.machine.flush()
-                if self._out:
+        """Say when `advance` is to be called; what is left of single messages is done before.
+
+        Not at once: made one by one, their answers take as long as to hand the messages on.
+        """
+        machine = self.machine
+        with self.lock:
+            held_ns = NEVER - 1
+            if machine.passed:
+                now = time.monotonic_ns()
+                held_ns = machine.held_until(now)
+                if held_ns <= now:
+                    machine.seat.now, held_ns = now, NEVER - 1
                     self._send()
-        self._armed_ns = min(self.machine.deadline(), NEVER - 1)
+            self._armed_ns = min(machine.deadline(), held_ns)
         return self._armed_ns
 
     def starved(self, late_ms: float) -> None:

@@ -17,11 +17,13 @@ from hubbub.limits import (
     ACK_DELAY,
     ANSWERS_PER_FRAME,
     BATCH_BYTES,
+    BATCH_QUIET,
     CROWDED_LOOK,
     INVENTORY_SERVICES,
     LEAVE_PATIENCE,
     PUBLISH_PATIENCE,
     PUBLISHES_PER_ANSWER,
+    SINGLES_HELD_MAX,
     SINGLES_PER_ANSWER,
 )
 from hubbub.protocol.rendezvous.asking import Asking
@@ -153,7 +155,7 @@ class Rendezvous:
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
         self._acks: dict[Place, list[Answer]] = {}  # Of messages, which may wait for each other.
-        self.passed: list[tuple[Place, Passage]] = []  # Not answered yet.
+        self.passed: list[tuple[int, Place, Passage]] = []  # Not answered yet.
         self._acks_count = 0
         self._acks_bytes = 0
         self._acks_ns = NEVER
@@ -174,7 +176,7 @@ class Rendezvous:
         The shell sends what is there already before that: a message does not wait for answers.
         """
         if self.passed:
-            self._answer_passed(self.seat.now)
+            self._answer_passed()
         is_many = self._acks_count >= ANSWERS_PER_FRAME or self._acks_bytes >= ACK_BYTES
         is_due = is_many or self.seat.now >= self._acks_ns
         if not (is_due or self._answers or self._late):
@@ -196,9 +198,25 @@ class Rendezvous:
         self._answers.clear()
         self._hints.clear()
 
-    def _answer_passed(self, now: int) -> None:
-        """Give the answers to what went the short way."""
-        for place, (answer, type, flags, size_bytes) in self.passed:
+    def held_until(self, now: int) -> int:
+        """Return until when the shell may leave the answers to single messages to a later `flush`.
+
+        That is when the first of them is due in any case. Not if messages come so fast that their
+        publishers may wait for answers.
+        """
+        passed = self.passed
+        count = len(passed)
+        if count >= SINGLES_HELD_MAX or self._hurrying or not count:
+            return now
+        if count >= SINGLES_PER_ANSWER:
+            lately_ns = now - SINGLES_PER_ANSWER * BATCH_QUIET
+            if passed[-SINGLES_PER_ANSWER][0] > lately_ns:
+                return now
+        return passed[0][0] + ACK_DELAY
+
+    def _answer_passed(self) -> None:
+        """Give the answers to what went the short way, as of when it came."""
+        for now, place, (answer, type, flags, size_bytes) in self.passed:
             if type == INFO:
                 self._acknowledge_info(now, place, answer, size_bytes)
             else:
@@ -368,7 +386,7 @@ class Rendezvous:
         if not self.is_closed:
             passage = self.express.take(now, data)
             if passage is not None:
-                self.passed.append((place, passage))
+                self.passed.append((now, place, passage))
                 return not passage[2]  # A single message. Nobody came or went.
         self._receive(now, data, place)
         return False

@@ -95,6 +95,6 @@ class Single:
         node = view.closest_to_ask(lane.key) or self._seat.node
         if self._seat.is_leaving or self._seat.is_first_version:
             return b""  # What these send is not plain.
-        if view.is_sure:
+        if view.counts_us:  # From then on it is the same until somebody comes or goes.
             lane.target, lane.target_version = node, view.version
         return node

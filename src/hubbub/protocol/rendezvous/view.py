@@ -235,9 +235,14 @@ class View:
         """Tell whether all that there is for us to know has been told, as far as time can say."""
         return self.age_ns >= 3 * self.stable_ns
 
+    @property
+    def counts_us(self) -> bool:
+        """Tell whether we have been here long enough to count ourselves."""
+        return self.seat.now - self._started_ns >= self.stable_ns
+
     def closest_to_ask(self, key: bytes) -> bytes | None:
         """Return whom our own requests go to: while we are new, we do not count ourselves."""
-        if self.seat.now - self._started_ns >= self.stable_ns:
+        if self.counts_us:
             return self.closest(key)
         found = self._closest_others.get(key) if self._cached_version == self.version else None
         if found is None:

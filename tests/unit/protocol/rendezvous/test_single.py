@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from hubbub.limits import ACK_DELAY, BATCH_AT_ONCE, MS
+from hubbub.limits import (
+    ACK_DELAY,
+    BATCH_AT_ONCE,
+    BATCH_QUIET,
+    MS,
+    SINGLES_HELD_MAX,
+    SINGLES_PER_ANSWER,
+)
+from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.single import Single
@@ -121,6 +129,57 @@ def test_answer_to_a_single_message_may_wait_and_is_given_all_the_same() -> None
     assert pair.manager.deadline() <= pair.now + ACK_DELAY
     pair.pass_time(ACK_DELAY + 2 * MS)
     assert not pair.publisher.publishing.messages
+
+
+def pass_singles(pair: Quiet, count: int, step_ns: int) -> None:
+    for _ in range(count):
+        pair.now += step_ns
+        assert pair.try_short()
+        _, frame = pair.publisher.out.popleft()
+        assert pair.manager.receive(pair.now, frame, PLACES[1])
+
+
+def test_answers_to_single_messages_are_held_until_the_first_is_due() -> None:
+    pair = Quiet()
+    pass_singles(pair, SINGLES_HELD_MAX - 1, 2 * BATCH_QUIET)
+    first_ns = pair.now - (SINGLES_HELD_MAX - 2) * 2 * BATCH_QUIET
+    assert pair.manager.held_until(pair.now) == first_ns + ACK_DELAY
+    pass_singles(pair, 1, 2 * BATCH_QUIET)
+    assert pair.manager.held_until(pair.now) == pair.now  # They are many.
+
+
+def test_answers_that_were_held_are_due_when_they_would_have_been() -> None:
+    pair = Quiet()
+    pair.pass_time(2 * ACK_DELAY)  # What came before is answered.
+    pass_singles(pair, 3, 2 * BATCH_QUIET)
+    first_ns = pair.now - 2 * 2 * BATCH_QUIET
+    pair.manager.seat.now = first_ns + ACK_DELAY - 1
+    pair.manager.flush()
+    assert not pair.manager.passed and not pair.manager.out
+    assert pair.manager.deadline() == first_ns + ACK_DELAY
+    pair.manager.seat.now += 1
+    pair.manager.flush()
+    assert len(pair.manager.out) == 1
+
+
+def test_answers_to_who_publishes_fast_are_not_held() -> None:
+    pair = Quiet()
+    pair.manager.flush()
+    pass_singles(pair, SINGLES_PER_ANSWER - 1, BATCH_QUIET // 100)
+    assert pair.manager.held_until(pair.now) > pair.now
+    pass_singles(pair, 1, BATCH_QUIET)
+    assert pair.manager.held_until(pair.now) == pair.now
+
+
+def test_whom_to_ask_is_found_out_once_as_soon_as_we_count() -> None:
+    pair = Quiet()
+    view, lane = pair.publisher.view, pair.lane
+    lane.target_version, view._started_ns = -1, pair.now - FAST.stable_ns + 1
+    assert pair.try_short()
+    assert lane.target_version == -1
+    pair.now += 1
+    assert pair.try_short()
+    assert lane.target_version == view.version and not view.is_sure
 
 
 def test_answers_to_batches_and_to_who_waits_do_not_wait() -> None:
