@@ -243,19 +243,28 @@ class Driver:
         self.dispatcher.run(HAND_OUT_S)
 
     def flush_held(self) -> None:
-        """Let what is left be sent at once: who published it last is about to wait.
+        """Send what is held back now: who published it last is about to wait.
 
         Who runs the loop would leave that to the publisher for a while: a round trip of 1 MiB by
         multicast took 20 ms instead of 5.
         """
-        if self._publisher == threading.get_ident():
-            self._publisher = 0
-            self.publishing_paused()
-            for sender in self._senders:
-                if sender.framer.cells:
-                    sender.framer.hold_until_ns = 0
-            if self._has_ready():
-                self.loop.wake()
+        now = time.monotonic_ns()
+        if self._is_published_on(now) and self._publisher != threading.get_ident():
+            return
+        self.publishing_paused()
+        if self._pause(now) and self._has_ready():
+            self.loop.wake()
+
+    def _pause(self, now: int) -> bool:
+        """Hold nothing back: who publishes waits now. Tell whether anything was."""
+        is_any = False
+        for sender in self._senders:
+            framer = sender.framer
+            if framer.may_pause:
+                framer.pause(now)
+            if framer.cells or framer.large:
+                is_any = True
+        return is_any
 
     def send_single(
         self, sender: Sender, topic: OutgoingTopic, payload: Payload, published_ns: int
@@ -498,10 +507,7 @@ class Driver:
         now = time.monotonic_ns()
         if self._is_published_on(now):
             return
-        for sender in self._senders:
-            if sender.framer.cells:
-                sender.framer.hold_until_ns = 0  # Of a callback that has returned.
-        if self._has_ready():
+        if self._pause(now) and self._has_ready():  # Also of a callback that has returned.
             self.flush(now)
 
     def _is_published_on(self, now: int) -> bool:
