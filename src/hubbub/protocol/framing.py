@@ -328,7 +328,7 @@ class Framer:
         """Tell whether a message that nothing is before need not wait for others after it."""
         if len(payload) <= self.message_bytes_max:
             return not self.is_busy
-        return self._may_be_referred(payload) and not (self.is_busy and self._may_wait(payload))
+        return self.may_be_referred(payload) and not (self.is_busy and self._may_wait(payload))
 
     def _may_wait(self, payload: Payload) -> bool:
         """Tell whether a large message of a busy stream waits for others: its readers do not."""
@@ -344,12 +344,13 @@ class Framer:
         references = self.refer([payload], self.route)
         return references[0] if references else None
 
-    def _may_be_referred(self, payload: Payload) -> bool:
+    def may_be_referred(self, payload: Payload) -> bool:
+        """Tell whether a message may go to readers that share memory, alone or with others."""
         return self.is_near and self.refer is not None and 0 < self.reference_bytes <= len(payload)
 
     def _may_refer(self) -> bool:
         """Tell whether the next message may go by reference."""
-        return self._may_be_referred(self.cells[1]) and self.cells[0].takers > 0
+        return self.may_be_referred(self.cells[1]) and self.cells[0].takers > 0
 
     def _frame_references(self, now: int, received_ns: int) -> Framed | None:
         """Frame the next messages by reference, as many as are large and find room; None: none."""
