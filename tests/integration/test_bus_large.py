@@ -108,3 +108,15 @@ def test_answers_are_not_held_back_where_who_publishes_waits_in_between() -> Non
             take(subscription, 1)
         # Unless the I/O thread was just at it, and sent it then.
         assert at_once >= MESSAGES * 3 // 4
+
+
+def test_publisher_that_waits_for_room_is_not_taken_for_one_that_answers() -> None:
+    # Its messages went one by one after each wait, at a fifth of the speed.
+    with echoing(holdback_ms=1000, holdback_rate=1) as (publisher, subscription):
+        for _ in range(3):
+            publisher.publish(bytes(1 << 16))
+        assert publisher._framer.is_busy
+        publisher._driver.publishing_paused()
+        publisher._driver.after()
+        assert publisher._framer.is_busy
+        take(subscription, 3)
