@@ -43,6 +43,7 @@ TIME_MAX: Final = (1 << 64) - 1  # Of a publish time.
 # Batching: a sender that sent more than BUSY_MESSAGES in one BUSY_WINDOW holds back.
 BUSY_WINDOW: Final = 1 * MS
 BUSY_MESSAGES: Final = 20
+ANSWERS_WITHIN: Final = 8 * MS  # Who waits in between, and publishes so often, answers somebody.
 BYTES_PER_MESSAGE: Final = 16 << 10  # A message counts as one more for each of these.
 HOLDBACK: Final = 1 * MS
 BACKLOG_BYTES_MAX: Final = 4 << 20

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
 from time import time_ns as wall_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from hubbub.closing import Closing
 from hubbub.errors import Backpressure, ClosedError, HubbubError, PayloadError
 from hubbub.limits import TIME_MAX
 from hubbub.links.loans import draft_of
+from hubbub.links.mapping import lasts
 from hubbub.loan import Loan
 from hubbub.protocol.framing import CELLS
 from hubbub.protocol.receipts import Receipt
@@ -206,6 +207,8 @@ class Publisher(Closing):
             return payload
         if isinstance(payload, Loan):
             return self._seal(payload)
+        if self.type is None and lasts(payload) and self._framer.may_be_referred(payload):
+            return cast("memoryview", payload)  # It goes on from where it lies.
         if may_borrow and self.type is None and not self._cells:
             view = _view_of(payload)
             if view is not None and self._framer.goes_by_reference(view):
@@ -224,7 +227,7 @@ class Publisher(Closing):
         is_next = not self._cells and framer.may_go_alone(payload)
         if is_next and driver.send_single(self._sender, topic, payload, published_ns):
             return receivers
-        if type(payload) is not bytes and draft_of(payload) is None:
+        if type(payload) is not bytes and draft_of(payload) is None and not lasts(payload):
             payload = bytes(payload)  # It was only borrowed.
         if is_large:
             with driver.lock:

@@ -6,8 +6,10 @@ The first arena is used only once a peer has said that it could map it. The read
 it is offered (mapping.py), makes views of references, and gives back what the application has let
 go of (returns.py). A writer keeps to little memory, which is warm, as long as its readers get on.
 
-A gateway hands on what it has read to readers of its own, without a copy (onward.py). If it dies,
-the arenas it has claims in are given up, as those of a reader that lives while its pipe ends.
+Who publishes what it has read, a gateway or any node, hands it on to its own readers without a copy
+(onward.py). If it dies, the arenas it has claims in are given up, as those of a reader that lives
+while its pipe ends. So it tells its writer: a gateway at once, others when they first want to; then
+they are offered again what they had mapped without keeping a descriptor (decision 52).
 
 A reader that holds what the writer needs, and gives nothing back for a while, is left behind: the
 writer gives up the arenas that it has claims in and never writes them again, so whatever that
@@ -21,6 +23,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from struct import Struct, error
 from typing import Any, Final
 
@@ -44,7 +47,7 @@ from hubbub.links.arena import (
 )
 from hubbub.links.loans import LOANS_BYTES_MAX, Draft, draft_at, draft_of
 from hubbub.links.local import LocalLink, Note
-from hubbub.links.mapping import Mapping
+from hubbub.links.mapping import Lease, Mapping
 from hubbub.links.onward import READER_SLOTS_MAX, Onward
 from hubbub.links.returns import RETURNS, ReturnBox, Returns
 from hubbub.protocol.burst import Pipes
@@ -104,6 +107,7 @@ class _Writer:
     mappings: dict[int, Mapping] = field(default_factory=dict)
     box: ReturnBox = field(default_factory=ReturnBox)
     unanswered: int | None = None  # An offer that was taken, which its writer does not know yet.
+    is_handed_on: bool = False  # What it writes goes on to readers of ours, or shall.
 
 
 class Depot:
@@ -122,17 +126,27 @@ class Depot:
         self._warm_bytes = STORE_WARM_BYTES  # With so much in use, writing on would be slow.
         self._look_ns = 0  # When to look again what is given back by who was left behind.
         self._bound_claims(RETURNS)
+        self._hands_on = False  # Whatever anybody writes.
+        self._wanted: deque[bytes] = deque()  # Whose payloads somebody would like to hand on.
         self._onward: Onward | None = None  # What was handed on,
-        self._onward_ns = 0  # when to look again what is given back of it,
+        self._is_looking = False  # whether to look again what is given back of it,
+        self._onward_ns = 0  # when,
         self._onward_wait_ns = _LOOK_SOON  # after how long;
+        self.on_look: Callable[[], None] = lambda: None  # Called when `deadline` was None before.
         self._departed: dict[bytes, Returns] = {}  # also by those whose pipe has ended.
         self._returned: deque[Slot] = deque()  # What was lent, and is over.
         self.refused = 0
 
     def hand_on(self) -> None:
-        """Hand payloads of other writers on to readers of ours, from now on."""
-        self._onward = self._onward or Onward(self._store.next_number)
-        self._bound_claims(RETURNS - READER_SLOTS_MAX)
+        """Be ready to hand on whatever comes, from now on."""
+        self._hands_on = True
+        self._open_onward()
+
+    def _open_onward(self) -> Onward:
+        if self._onward is None:
+            self._onward = Onward(self._store.next_number)
+            self._bound_claims(RETURNS - READER_SLOTS_MAX)
+        return self._onward
 
     def _bound_claims(self, claims_max: int) -> None:
         self._claims_max = claims_max
@@ -155,11 +169,8 @@ class Depot:
                 self._collect(key, reader)
             if reader.has_refused or self._is_loaded(key):
                 return []
-        if self._onward is not None and (handed := self._hand_on(self._onward, payloads, route)):
-            return handed
-        if (draft := draft_of(payloads[0])) is not None and self._share(draft, route):
-            number, offset = draft.slot.place
-            return encode_parts(number, offset, [(offset, draft.size_bytes)])
+        if type(payloads[0]) is memoryview and (made := self._refer_in_place(payloads, route)):
+            return made
         block = self._copy(payloads[: _count_together(payloads)], route)
         if block is None:
             return []
@@ -168,6 +179,17 @@ class Depot:
                 self._store.release(key, [block[:2]])
             return []
         return encode_parts(*block)
+
+    def _refer_in_place(self, payloads: Sequence[bytes | memoryview], route: Pipes) -> list[bytes]:
+        """Refer to payloads that lie in shared memory already; none: they must be copied."""
+        first = payloads[0]
+        if type(first) is memoryview and type(first.obj) is Lease:
+            return self._hand_on(self._onward or self._open_onward(), payloads, route)
+        draft = draft_of(first)
+        if draft is None or not self._share(draft, route):
+            return []
+        number, offset = draft.slot.place
+        return encode_parts(number, offset, [(offset, draft.size_bytes)])
 
     def lend(self, size_bytes: int, route: Pipes) -> Draft | None:
         """Lend memory for a payload that all these readers can find; None: they cannot yet."""
@@ -229,6 +251,11 @@ class Depot:
             for key in route:
                 onward.release(key, [(number, slot)])
             return []
+        if not self._is_looking:
+            self._is_looking = True
+            self._onward_wait_ns = _LOOK_SOON
+            self._onward_ns = self._clock() + _LOOK_SOON
+            self.on_look()
         return encode_parts(number, slot, places)
 
     def _is_loaded(self, key: bytes) -> bool:
@@ -250,16 +277,19 @@ class Depot:
         """See to it that a reader has an arena; False: it has not, for now."""
         reader = self._readers[key]
         if number not in reader.offered:
-            arena: Arena | Mapping | None = self._store.arenas.get(number)
-            may_be_handed_on = arena is not None
-            if arena is None and self._onward is not None:
-                arena = self._onward.arenas.get(number)
-            assert arena is not None
-            text = _HEAD.pack(_OFFER, number, arena.size_bytes) + bytes([may_be_handed_on])
-            if not self._link.send_note(key, text, arena.fileno):
+            if not self._send_offer(key, number):
                 return False
             reader.offered.add(number)
         return reader.returns is not None
+
+    def _send_offer(self, key: bytes, number: int) -> bool:
+        arena: Arena | Mapping | None = self._store.arenas.get(number)
+        may_be_handed_on = arena is not None
+        if arena is None and self._onward is not None:
+            arena = self._onward.arenas.get(number)
+        assert arena is not None
+        text = _HEAD.pack(_OFFER, number, arena.size_bytes) + bytes([may_be_handed_on])
+        return self._link.send_note(key, text, arena.fileno)
 
     def collect(self) -> None:
         """Take what readers have given back, and what was lent."""
@@ -408,11 +438,14 @@ class Depot:
     def _take_returns(self, key: bytes, fileno: int, *, hands_on: bool) -> None:
         """Look from now on where a reader gives back; it has mapped what it was offered."""
         reader = self._readers.get(key)
-        if reader is not None:
-            reader.hands_on = hands_on
         if reader is None or reader.returns is not None:
             os.close(fileno)
+            if reader is not None and hands_on and not reader.hands_on:
+                reader.hands_on = True
+                for number in reader.offered & self._store.arenas.keys():
+                    self._send_offer(key, number)  # It has kept no descriptor of what it mapped.
             return
+        reader.hands_on = hands_on
         try:
             reader.returns = Returns(fileno)
         except LinkError:
@@ -422,7 +455,6 @@ class Depot:
     def _map(
         self, key: bytes, number: int, fileno: int, size_bytes: int, may_be_handed_on: bool
     ) -> None:
-        keeps_descriptor = may_be_handed_on and self._onward is not None
         writer = self._writer_of(key)
         if writer is None:
             os.close(fileno)
@@ -430,17 +462,22 @@ class Depot:
             self._link.send_note(key, _HEAD.pack(_REFUSED, number, 0))
             return
         answer = _TAKEN
+        keeps_descriptor = may_be_handed_on and (self._hands_on or writer.is_handed_on)
+        want = partial(self._wanted.append, key) if may_be_handed_on else None
         known = writer.mappings.get(number)
-        if known is not None or len(writer.mappings) >= MAPPINGS_MAX:
-            # Known from an earlier pipe to the same peer: its numbers are never used twice.
+        if known is not None and known.size_bytes == size_bytes:
+            # Known from an earlier pipe to the same peer: its numbers are never used twice. Or it
+            # was told that we hand on.
+            known.adopt(fileno) if keeps_descriptor else os.close(fileno)
+        elif known is not None or len(writer.mappings) >= MAPPINGS_MAX:
             os.close(fileno)
-            is_same = known is not None and known.size_bytes == size_bytes
-            answer = _TAKEN if is_same else _REFUSED
+            answer = _REFUSED
         else:
             try:
                 writer.mappings[number] = Mapping(
-                    number, fileno, size_bytes, writer.box, keeps_descriptor=keeps_descriptor
-                )
+                    number, fileno, size_bytes, writer.box,
+                    keeps_descriptor=keeps_descriptor, want=want,
+                )  # fmt: skip
             except LinkError:
                 answer = _REFUSED
         self.refused += answer == _REFUSED
@@ -451,7 +488,7 @@ class Depot:
 
     def _accept(self, key: bytes, writer: _Writer, number: int) -> None:
         """Say that an offer was taken, and where we give back; again later if it cannot be said."""
-        how = 0 if self._onward is None else _HANDS_ON
+        how = _HANDS_ON if self._hands_on or writer.is_handed_on else 0
         is_said = self._link.send_note(key, _HEAD.pack(_TAKEN, number, how), writer.box.fileno)
         writer.unanswered = None if is_said else number
         if is_said and how:
@@ -529,17 +566,22 @@ class Depot:
             self.collect()
             for key, writer, number in self._unanswered():
                 self._accept(key, writer, number)
-        if self._is_handing_on and now >= self._onward_ns:
+        while self._wanted:
+            self._tell_wanted(self._wanted.popleft())
+        if self._is_looking and now >= self._onward_ns:
             self._onward_wait_ns = min(2 * self._onward_wait_ns, _LOOK_SELDOM)
             self._onward_ns = now + self._onward_wait_ns
             self.collect()
+            self._is_looking = self._onward is not None and self._onward.bytes_in_use > 0
         if self.is_full and now >= self._full_ns + STORE_PATIENCE:
             self._relieve(now)
 
-    @property
-    def _is_handing_on(self) -> bool:
-        """Tell whether readers have what is not ours."""
-        return self._onward is not None and self._onward.bytes_in_use > 0
+    def _tell_wanted(self, key: bytes) -> None:
+        """Tell a writer that what it writes shall go on to readers of ours."""
+        writer = self._writers.get(key)
+        if writer is not None and not writer.is_handed_on and writer.mappings:
+            writer.is_handed_on = True
+            self._accept(key, writer, next(iter(writer.mappings)))
 
     def deadline(self) -> int | None:
         """Return when `advance` has something to do."""
@@ -548,8 +590,10 @@ class Depot:
             times.append(self._look_ns)
         if self._retired:
             times.append(self._retired[0][0])
-        if self._is_handing_on:
+        if self._is_looking:
             times.append(self._onward_ns)
+        if self._wanted:
+            times.append(0)
         return min(times, default=None)
 
     def statistics(self) -> DepotStatistics:

@@ -20,7 +20,7 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from hubbub.errors import LinkError
@@ -65,6 +65,7 @@ class Mapping:
         released: Released,
         *,
         keeps_descriptor: bool = False,
+        want: Callable[[], None] | None = None,
     ) -> None:
         self.number = number
         self.size_bytes = size_bytes
@@ -75,6 +76,7 @@ class Mapping:
         # descriptor that they are given.
         self.ledgers: set[Ledger] = set()
         self.may_be_handed_on = False
+        self._want = want  # Says once that somebody would like to.
         self.fileno = -1
         if keeps_descriptor:
             with contextlib.suppress(OSError):  # Without one more, payloads are copied.
@@ -84,6 +86,23 @@ class Mapping:
         except BaseException:
             self._close_descriptor()
             raise
+
+    def want_to_hand_on(self) -> None:
+        """Say that payloads could be handed on, if the writer knew of it."""
+        want, self._want = self._want, None
+        if want is not None:
+            want()
+
+    def adopt(self, fileno: int) -> None:
+        """Take the descriptor over that readers of ours are given, or close it.
+
+        It need not lead to this very memory: its writer can write there whatever it likes anyway,
+        and readers check what they are given as we do.
+        """
+        if self.fileno >= 0 or self._pages is None:
+            os.close(fileno)
+        else:
+            self.fileno = fileno
 
     def lease_all(self, slot: int, places: Sequence[tuple[int, int]]) -> list[memoryview]:
         """Return read-only views of ranges that it `holds`, all of one slot.
@@ -206,6 +225,15 @@ class Lease(ctypes.Array[Byte]):
             mapping.pinned_bytes -= self.size_bytes
 
     __del__ = give_back
+
+
+def lasts(payload: object) -> bool:
+    """Tell whether this is all of a payload that came by reference: nobody writes what is held."""
+    if type(payload) is not memoryview:
+        return False
+    lease = payload.obj
+    is_whole = type(lease) is Lease and len(payload) == lease.size_bytes
+    return is_whole and payload.format == "B" and payload.c_contiguous
 
 
 _lease_at: Final = Lease.from_address

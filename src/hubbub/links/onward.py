@@ -1,8 +1,9 @@
 """HOT. Payloads of other writers, handed on to readers of ours where they lie, without a copy.
 
-A gateway reads in one network what it writes in another. What came by reference lies in memory of
-its writer, which readers beyond can map as we did: that arena is offered to them under a number of
-ours. We hold the lease of a slot until all of them have given it back; then its writer gets it.
+A gateway reads in one network what it writes in another, and any node may publish what it received.
+What came by reference lies in memory of its writer, which readers beyond can map as we did (also
+the writer itself): that arena is offered to them under a number of ours. We hold the lease of a
+slot until all of them have given it back; then its writer gets it.
 
 Invariant: a slot that somebody beyond may still read is never given back, so it is never written.
 - Who dies reads no more, so its claims end. Who lives while its pipe ends may go on reading: its
@@ -62,7 +63,10 @@ class Onward:
         """
         whole = _whole_of(payloads[0])
         mapping = None if whole is None else whole.mapping
-        if whole is None or mapping is None or not mapping.may_be_handed_on:
+        if whole is None or mapping is None:
+            return NOTHING
+        if not mapping.may_be_handed_on:
+            mapping.want_to_hand_on()
             return NOTHING
         # Who gives back names whole pages.
         if whole.offset % SLOT_ALIGNMENT_BYTES:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from hubbub.limits import (
     ALONE_BYTES_MIN,
+    ANSWERS_WITHIN,
     BACKLOG_MESSAGES_MAX,
     BUSY_WINDOW,
     BYTES_PER_MESSAGE,
@@ -105,6 +106,7 @@ class Framer:
         self.refer: Refer | None = None
         self.is_read: Callable[[Pipes], bool] | None = None  # Whether they have all they got.
         self.is_busy = False
+        self.may_pause = False  # It is, or was of late: `pause` may change something.
         self.batch_count = 1  # So many messages of late fill a frame.
         self.free_cells = 0  # With fewer, a publish only appends; with more, it tries to send;
         self.flush_wall_ns = 0  # At this time of the wall clock, too;
@@ -115,6 +117,8 @@ class Framer:
         self._load = 0  # Messages, a large one counting as several: so much goes by reference.
         self._calm_ns = 0  # When `calm` last looked, and after how much.
         self._calm_load = 0
+        self._is_answering = False  # The next message is the first one after a wait,
+        self._answered_ns = -ANSWERS_WITHIN - 1  # and when the last one was that was one.
         self._is_large_next = False
         self._is_mixed = False  # Messages of late were for several audiences;
         self._grouped_cells = 0  # so many of the next are sorted by that.
@@ -303,6 +307,19 @@ class Framer:
         elif not self.cells:
             self.hold_until_ns = now + self.holdback_ns
 
+    def pause(self, now: int) -> None:
+        """Note that who publishes has stopped to wait: its next message answers, and goes at once.
+
+        Others right behind it are held back again, if the stream was busy. Else round trips of
+        64 KiB would make a stream busy, and one in a hundred would wait for the hold-back time.
+        """
+        self.hold_until_ns = 0
+        if self.is_busy:
+            self.is_busy = False
+            self.free_cells = self.flush_wall_ns = 0  # Who appends just now looks at one of them.
+            self._answered_ns = now
+        self.may_pause = self._is_answering = now - self._answered_ns <= ANSWERS_WITHIN
+
     def goes_by_reference(self, payload: Payload) -> bool:
         """Tell whether a message is large, and may go alone to readers that share memory."""
         return len(payload) > self.message_bytes_max and self.may_go_alone(payload)
@@ -311,7 +328,7 @@ class Framer:
         """Tell whether a message that nothing is before need not wait for others after it."""
         if len(payload) <= self.message_bytes_max:
             return not self.is_busy
-        return self._may_be_referred(payload) and not (self.is_busy and self._may_wait(payload))
+        return self.may_be_referred(payload) and not (self.is_busy and self._may_wait(payload))
 
     def _may_wait(self, payload: Payload) -> bool:
         """Tell whether a large message of a busy stream waits for others: its readers do not."""
@@ -327,12 +344,13 @@ class Framer:
         references = self.refer([payload], self.route)
         return references[0] if references else None
 
-    def _may_be_referred(self, payload: Payload) -> bool:
+    def may_be_referred(self, payload: Payload) -> bool:
+        """Tell whether a message may go to readers that share memory, alone or with others."""
         return self.is_near and self.refer is not None and 0 < self.reference_bytes <= len(payload)
 
     def _may_refer(self) -> bool:
         """Tell whether the next message may go by reference."""
-        return self._may_be_referred(self.cells[1]) and self.cells[0].takers > 0
+        return self.may_be_referred(self.cells[1]) and self.cells[0].takers > 0
 
     def _frame_references(self, now: int, received_ns: int) -> Framed | None:
         """Frame the next messages by reference, as many as are large and find room; None: none."""
@@ -466,12 +484,17 @@ class Framer:
         self.messages += count
         load = count * (1 + mean_bytes // BYTES_PER_MESSAGE)
         self._load += load
+        if self._is_answering:
+            self._is_answering = False
+            self._answered_ns = self._window_start_ns = now
+            self._window_load = int(self.busy_messages)
+            return
         if now - self._window_start_ns > BUSY_WINDOW:
             self._window_start_ns = now
             self._window_load = 0
         self._window_load += load
         if self.holdback_ns and self._window_load > self.busy_messages:
-            self.is_busy = True
+            self.is_busy = self.may_pause = True
             self.batch_count = max(self.body_bytes_max // mean_bytes, 1)
             self.hold_until_ns = now + self.holdback_ns
             self._calm_ns, self._calm_load = now, self._load

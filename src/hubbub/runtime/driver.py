@@ -14,6 +14,7 @@ from typing import Any
 from hubbub.errors import Backpressure, ClosedError, HubbubError
 from hubbub.events import Event, LinkDown, LinkUp, Starved
 from hubbub.limits import (
+    ANSWERS_WITHIN,
     FLUSH_BURSTS_MAX,
     HAND_OUT_S,
     MS,
@@ -74,7 +75,9 @@ class Driver:
         self._stuck: Burst | None = None
         self._published_ns = 0  # When somebody last published and sent,
         self._publisher = 0  # in which thread,
+        self._noted_ns = 0  # also if it waits for room meanwhile,
         self._turn_ns = 0  # and did a turn of the loop beside it.
+        self._has_called_back = False  # And whether a callback did, on the I/O thread.
         self._armed_ns: int | None = None  # The deadline that the I/O thread knows.
         self._poll_ns = 0
         self._senders = core.outgoing.in_use
@@ -244,19 +247,24 @@ class Driver:
         self.dispatcher.run(HAND_OUT_S)
 
     def flush_held(self) -> None:
-        """Let what is left be sent at once: who published it last is about to wait.
+        """Send what is held back now: who published it last is about to wait.
 
         Who runs the loop would leave that to the publisher for a while: a round trip of 1 MiB by
         multicast took 20 ms instead of 5.
         """
-        if self._publisher == threading.get_ident():
-            self._publisher = 0
-            self.publishing_paused()
-            for sender in self._senders:
-                if sender.framer.cells:
-                    sender.framer.hold_until_ns = 0
-            if self._has_ready():
-                self.loop.wake()
+        now = time.monotonic_ns()
+        if self._publisher != threading.get_ident() and now - self._noted_ns <= ANSWERS_WITHIN:
+            return
+        self.publishing_paused()
+        self._pause(now)
+        if self._has_ready():
+            self.loop.wake()
+
+    def _pause(self, now: int) -> None:
+        """Hold nothing back: who publishes waits now, for something else than room."""
+        for sender in self._senders:
+            if sender.framer.may_pause:
+                sender.framer.pause(now)
 
     def send_single(
         self, sender: Sender, topic: OutgoingTopic, payload: Payload, published_ns: int
@@ -289,12 +297,13 @@ class Driver:
         if framer.is_busy:
             self._note_publishing(now)
             self._take_turn(now)
+        self._has_called_back |= framer.may_pause and self.loop.is_loop_thread()
         return True
 
     def _note_publishing(self, now: int) -> None:
         """Remember who publishes, and so sends: the I/O thread leaves that to it."""
         if not self.loop.is_loop_thread():
-            self._published_ns = now
+            self._published_ns = self._noted_ns = now
             self._publisher = threading.get_ident()
 
     def _take_turn(self, now: int) -> None:
@@ -499,6 +508,9 @@ class Driver:
         now = time.monotonic_ns()
         if self._is_published_on(now):
             return
+        if self._has_called_back:
+            self._has_called_back = False
+            self._pause(now)
         for sender in self._senders:
             if sender.framer.cells:
                 sender.framer.hold_until_ns = 0  # Of a callback that has returned.

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from hubbub.events import PeerRefused
-from hubbub.limits import STORE_PATIENCE, STORE_WARM_PATIENCE, US
+from hubbub.limits import LEAD_PATIENCE, MS, STORE_PATIENCE, STORE_WARM_PATIENCE, US
 from hubbub.links import arena
 from hubbub.links.depot import Depot
 from hubbub.links.inlet import Received
@@ -163,6 +163,7 @@ class LocalDriver(PipeDriver):
     def _open_depot(self) -> Depot:
         """Let large payloads go by reference."""
         depot = Depot(self.link, time.monotonic_ns)
+        depot.on_look = self._look_soon
         core = self._driver.core
         core.endpoint.resolve = depot.resolve
         core.endpoint.behind = depot.stuck
@@ -170,6 +171,10 @@ class LocalDriver(PipeDriver):
             sender.framer.refer = depot.refer
             sender.framer.is_read = depot.is_read
         return depot
+
+    def _look_soon(self) -> None:
+        """Have the depot's deadline looked at; who publishes will mostly do that itself at once."""
+        self._driver.loop.wake_by(time.monotonic_ns() + LEAD_PATIENCE + MS)
 
     def hand_on(self) -> None:
         """Hand on by reference what came by reference to another node of this process."""

@@ -96,6 +96,35 @@ def test_framer_that_stays_busy_holds_back_on() -> None:
     assert framer.is_busy and framer.deadline() == 4 * MS
 
 
+def test_first_message_after_its_publisher_waited_goes_at_once_on_a_busy_stream_too() -> None:
+    framer, topic = make_framer(), make_topic()
+    for _ in range(BUSY_MESSAGES + 1):
+        publish(framer, topic, b"x")
+        drain(framer)
+    now = 0
+    for _ in range(5):  # Answers come one after the other: they do not make it busy again.
+        now += 100 * US
+        framer.pause(now)
+        publish(framer, topic, b"x", now=now)
+        assert framer.is_ready(now)
+        drain(framer, now)
+        assert not framer.is_busy
+    publish(framer, topic, b"x", now=now)  # One that comes right behind it does.
+    drain(framer, now)
+    publish(framer, topic, b"x", now=now)
+    assert framer.is_busy and not framer.is_ready(now)
+
+
+def test_who_waits_in_between_and_publishes_little_is_never_held_back() -> None:
+    framer, topic = make_framer(), make_topic()
+    framer.pause(0)
+    for _ in range(BUSY_MESSAGES):
+        publish(framer, topic, b"x")
+        assert framer.is_ready(0)
+        drain(framer)
+    assert not framer.is_busy
+
+
 def test_no_frame_is_larger_than_the_bound_and_full_ones_hold_many() -> None:
     framer, topic = make_framer(), make_topic()
     publish(framer, topic, *(bytes(size % 97) for size in range(2000)))
