@@ -150,10 +150,11 @@ class Store:
         number, offset = place = slot.place
         memory, places = slot.arena.memory, []
         for payload in payloads:
-            end = offset + len(payload)
+            payload_bytes = len(payload)
+            end = offset + payload_bytes
             memory[offset:end] = payload
-            places.append((offset, len(payload)))
-            offset = _aligned(end)
+            places.append((offset, payload_bytes))
+            offset = end + CACHE_LINE_BYTES - 1 & -CACHE_LINE_BYTES  # As `_aligned`.
         self._use(slot)
         for reader in readers:
             self._claim(slot, reader)
@@ -384,9 +385,13 @@ def is_supported() -> bool:
 
 def block_bytes(payloads: Sequence[bytes | memoryview]) -> int:
     """Return how much these take together, each beginning with a cache line."""
-    if len(payloads) == 1:
-        return len(payloads[0])
-    return sum(_aligned(len(payload)) for payload in payloads)
+    sizes = list(map(len, payloads))
+    first = sizes[0]
+    if len(sizes) == 1:
+        return first
+    if sizes.count(first) == len(sizes):  # As mostly: images of one camera.
+        return _aligned(first) * len(sizes)
+    return sum(map(_aligned, sizes))
 
 
 def _aligned(size_bytes: int) -> int:

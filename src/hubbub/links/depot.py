@@ -619,7 +619,9 @@ def _count_together(payloads: Sequence[bytes | memoryview]) -> int:
     count = room_bytes = 0
     for payload in payloads:
         room_bytes += len(payload)
-        if count and (room_bytes > BLOCK_BYTES_MAX or draft_of(payload) is not None):
+        if room_bytes > BLOCK_BYTES_MAX and count:
+            break
+        if type(payload) is not bytes and count and draft_of(payload) is not None:
             break
         count += 1
     return count

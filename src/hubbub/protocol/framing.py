@@ -253,6 +253,14 @@ class Framer:
             and self.large_bytes < REFERRED_BYTES_AT_ONCE
         )
 
+    def gathers(self, size_bytes: int) -> bool:
+        """Tell whether a large message of a busy stream only waits for others, as `may_gather`."""
+        return (
+            self.is_near
+            and self.refer is not None
+            and self.message_bytes_max < size_bytes < REFERRED_BYTES_AT_ONCE - self.large_bytes
+        )
+
     def defer_flush(self, wall_ns: int) -> None:
         """Let more messages come before who publishes tries again."""
         self.flush_wall_ns = wall_ns + self.holdback_ns

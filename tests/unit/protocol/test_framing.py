@@ -2,7 +2,7 @@
 
 import pytest
 
-from hubbub.limits import BUSY_MESSAGES, BUSY_WINDOW, MS, US
+from hubbub.limits import BUSY_MESSAGES, BUSY_WINDOW, MS, REFERRED_BYTES_AT_ONCE, US
 from hubbub.message import Source
 from hubbub.protocol.cache import body_bytes
 from hubbub.protocol.framing import Framer
@@ -241,3 +241,20 @@ def test_topic_of_a_large_message_is_declared_before_its_first_segment() -> None
     made = framer.next_body(0, 0)
     assert made is not None and made[1] == DECLARES
     assert [kind for kind, _, _ in drain(framer)] == ["segment"] * 3
+
+
+def test_large_messages_are_gathered_where_memory_is_shared_up_to_what_goes_at_once() -> None:
+    framer, topic = make_framer(), make_topic()
+    size_bytes = 1 << 20
+    assert not framer.gathers(size_bytes)
+    framer.is_near = True
+    framer.refer = lambda payloads, route: []
+    assert framer.gathers(size_bytes)
+    assert not framer.gathers(framer.message_bytes_max)
+    count = 0
+    while framer.gathers(size_bytes):
+        publish(framer, topic, bytes(size_bytes))
+        count += 1
+    assert framer.large_bytes == count * size_bytes < REFERRED_BYTES_AT_ONCE
+    publish(framer, topic, bytes(size_bytes))  # Which is sent with them, for it goes the other way.
+    assert framer.has_frame
