@@ -293,6 +293,8 @@ class Client:
                 info.epoch,
             )  # fmt: skip
             self._take(now, one, delivered, new)
+        elif not is_kept and not is_request:
+            self._pass_over(now, one, info.order, count)
         if not is_all_new(new, count):
             self.seat.counters["duplicates"] += 1
         return Answer(info.hop, TAKEN)
@@ -311,6 +313,8 @@ class Client:
             for place in range(count):
                 if new >> count - 1 - place & 1:
                     self._take(now, one, delivered.pick(place), 1)
+                else:
+                    self._pass_over(now, one, delivered.order + place, 1)
         elif one.order == NO_ORDER or delivered.is_kept or delivered.answer is not None:
             self._hand_out(one, [delivered])
         else:
@@ -332,6 +336,13 @@ class Client:
         ready = sequencer.push(now, number, delivered, len(delivered.payloads))
         self._hand_out(one, ready)
         self._plan(sequencer.due_ns)
+
+    def _pass_over(self, now: int, one: Subscribed, number: int, count: int) -> None:
+        """Wait for no message under a number of the manager's if it came under another one."""
+        if one.order == TOTAL:
+            sequencer = self._sequencer(one, _EVERYBODY)
+            self._hand_out(one, sequencer.pass_over(now, number, count))
+            self._plan(sequencer.due_ns)
 
     def _sequencer(self, one: Subscribed, origin: Origin) -> Sequencer[Delivered]:
         sequencer = one.sequencers.get(origin)

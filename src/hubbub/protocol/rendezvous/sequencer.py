@@ -27,6 +27,7 @@ class Sequencer(Generic[Item]):
         self.due_ns = NEVER
         self._expected: int | None = None
         self._waiting: dict[int, tuple[Item, int]] = {}
+        self._passed_over: dict[int, int] = {}  # Under so many numbers from these nothing comes.
 
     def begin(self, expected: int) -> None:
         """Learn which number is the first, if none was handed out yet."""
@@ -48,6 +49,21 @@ class Sequencer(Generic[Item]):
             self.due_ns = now + self._patience_ns()
         return ready
 
+    def pass_over(self, now: int, number: int, count: int = 1) -> list[Item]:
+        """Learn that what has a number came under another one; return what need not wait for it.
+
+        Two managers give one message two numbers, if the first left before it was known that it
+        had sent it. Subscribers would wait for the second as for something that is lost.
+        """
+        is_open = self._expected is not None and number >= self._expected
+        if not is_open or len(self._passed_over) >= ORDER_WAITING_MAX:
+            return []
+        self._passed_over[number] = count
+        ready = self._take()
+        if self._waiting and self.due_ns == NEVER:
+            self.due_ns = now + self._patience_ns()
+        return ready
+
     def _patience_ns(self) -> int:
         if self._expected is None:
             return 4 * HOP_TIMEOUT
@@ -57,11 +73,17 @@ class Sequencer(Generic[Item]):
 
     def _take(self) -> list[Item]:
         ready: list[Item] = []
-        while self._expected is not None and self._expected in self._waiting:
-            item, count = self._waiting.pop(self._expected)
-            ready.append(item)
+        before = self._expected
+        while self._expected is not None:
+            if self._expected in self._waiting:
+                item, count = self._waiting.pop(self._expected)
+                ready.append(item)
+            elif self._expected in self._passed_over:
+                count = self._passed_over.pop(self._expected)
+            else:
+                break
             self._expected += count
-        if ready or not self._waiting:
+        if self._expected != before or not self._waiting:
             self.due_ns = NEVER
         return ready
 
@@ -69,7 +91,8 @@ class Sequencer(Generic[Item]):
         """Go on without what does not come."""
         if now < self.due_ns or not self._waiting:
             return []
-        self._expected = min(self._waiting)
+        first = self._expected = min(self._waiting)
+        self._passed_over = {at: n for at, n in self._passed_over.items() if at >= first}
         ready = self._take()
         if self._waiting:
             self.due_ns = now + self._patience_ns()

@@ -32,7 +32,7 @@ from hubbub.protocol.rendezvous.placement import (
     shares,
 )
 from hubbub.protocol.rendezvous.profile import FAST, SEED, find_profile
-from hubbub.protocol.rendezvous.seat import Seat
+from hubbub.protocol.rendezvous.seat import NEVER, Seat
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.protocol.rendezvous.view import State, View
@@ -174,6 +174,32 @@ def test_first_number_of_one_who_was_there_before_is_the_lowest_that_comes_soon(
     assert sequencer.push(0, 11, "11") == []
     assert sequencer.advance(sequencer.due_ns) == ["11", "12"]
     assert sequencer.push(0, 13, "13") == ["13"]
+
+
+def test_nobody_waits_for_a_number_under_which_nothing_new_comes() -> None:
+    """Two managers had sent a message, each with a number: subscribers waited 2 s for the other."""
+    sequencer = Sequencer[str]()
+    sequencer.begin(1)
+    assert sequencer.push(0, 1, "1") == ["1"]
+    assert sequencer.push(0, 3, "3") == []
+    assert sequencer.pass_over(0, 2) == ["3"]
+    assert sequencer.pass_over(0, 6, 2) == []
+    assert sequencer.due_ns == NEVER  # Nothing waits.
+    assert sequencer.push(0, 4, "4") == ["4"]
+    assert sequencer.push(0, 8, "8") == []
+    assert sequencer.push(0, 5, "5") == ["5", "8"]
+
+
+def test_number_that_is_passed_over_hides_nothing_that_waits_or_has_been() -> None:
+    sequencer = Sequencer[str]()
+    sequencer.begin(1)
+    assert sequencer.push(0, 2, "2") == []
+    assert sequencer.pass_over(0, 2) == []
+    assert sequencer.push(0, 1, "1") == ["1", "2"]
+    assert sequencer.pass_over(0, 1) == []
+    assert sequencer.pass_over(0, 4) == []
+    assert sequencer.push(0, 5, "5") == []
+    assert sequencer.advance(ORDER_PATIENCE) == ["5"]  # And not after a second patience.
 
 
 def test_numbers_that_leap_because_a_manager_died_wait_a_while_for_its_last_ones() -> None:
