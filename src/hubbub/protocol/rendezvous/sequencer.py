@@ -74,6 +74,8 @@ class Sequencer(Generic[Item]):
     def _take(self) -> list[Item]:
         ready: list[Item] = []
         before = self._expected
+        if self._passed_over and before is not None:  # What was gone on without is over.
+            self._passed_over = {at: n for at, n in self._passed_over.items() if at >= before}
         while self._expected is not None:
             if self._expected in self._waiting:
                 item, count = self._waiting.pop(self._expected)
@@ -91,8 +93,7 @@ class Sequencer(Generic[Item]):
         """Go on without what does not come."""
         if now < self.due_ns or not self._waiting:
             return []
-        first = self._expected = min(self._waiting)
-        self._passed_over = {at: n for at, n in self._passed_over.items() if at >= first}
+        self._expected = min(self._waiting)
         ready = self._take()
         if self._waiting:
             self.due_ns = now + self._patience_ns()
