@@ -1,5 +1,6 @@
 """Run scenarios by name and seed, one or many at a time."""
 
+import gc
 import signal
 import traceback
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from hubbub.simulation.trace import Trace
 from hubbub.simulation.world import Violation
 
 Work = tuple[str, int]
+_GARBAGE_OBJECTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ def _ignore_interrupt() -> None:
 
 def run_many(scenarios: Iterable[str], seeds: Iterable[int], jobs: int = 1) -> Iterator[Result]:
     """Run every seed of every scenario; results come in that order, however many run at once."""
+    # A run keeps what it makes until it ends: looking through it for garbage as often as
+    # Python does by itself takes a seventh of the time (services_crowd 3.9 s, then 3.3 s).
+    gc.set_threshold(_GARBAGE_OBJECTS)
     seeds = list(seeds)
     work = [(name, seed) for name in scenarios for seed in seeds]
     if jobs <= 1 or len(work) <= 1:
