@@ -13,7 +13,7 @@ from itertools import count
 import pytest
 
 from hubbub.limits import SECOND
-from hubbub.runtime import lead
+from hubbub.runtime import lateness, lead
 from hubbub.runtime.loop import Loop
 from tests.integration.bus import fresh_place
 from tests.integration.probe import PATIENCE_S, Probe, Reader
@@ -69,6 +69,26 @@ def test_a_deadline_moved_between_two_turns_of_a_reader_is_asked_for(
     assert other.asked > asked
     loop.detach(other)
     other.close()
+
+
+@pytest.mark.parametrize("by", ["advance", "call"])
+def test_a_reader_does_not_wait_on_once_what_is_due_has_brought_its_message(
+    loop: Loop, probe: Probe, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without the ticks that end every wait: these hid it but for 10 to 50 ms.
+    monkeypatch.setattr(lateness, "LATENESS_TICK", int(2 * PATIENCE_S * SECOND))
+    brought: list[int] = []
+    soon_ns = deadline(0.2)
+    if by == "call":
+        loop.call_at(soon_ns, lambda: brought.append(threading.get_ident()))
+    else:
+        probe.on_advance = lambda: brought.append(threading.get_ident())
+        probe.deadline_ns = soon_ns
+        loop.wake()
+    before = time.monotonic()
+    assert loop.lead_until(lambda: bool(brought), deadline())
+    assert brought == [threading.get_ident()], "who was to take it led"
+    assert time.monotonic() - before < PATIENCE_S / 2, "it came long before the deadline"
 
 
 def test_after_a_reader_has_gone_the_io_thread_serves(loop: Loop, probe: Probe) -> None:

@@ -77,6 +77,7 @@ class IoThread:
         self._is_any_moved = True  # Since then,
         self._moved: Attachment | None = None  # or that of this one.
         self._nearest_ns = _NEVER
+        self._has_advanced = False  # Something was due in this turn.
         self._serving: Attachment | None = None
         self._leavers: list[threading.Event] = []
         self._calls: deque[tuple[int, Callable[[], object]]] = deque()
@@ -283,7 +284,10 @@ class IoThread:
         """
         if self._may_stay and limit_ns is None and self._stay():
             return
+        self._has_advanced = False
         deadline = self._serve_due(time.monotonic_ns())
+        if self._has_advanced and self._lead.leader != self._thread.ident:
+            deadline = 0  # That may have brought what a reader that leads is waiting for.
         if limit_ns is not None and limit_ns < deadline:
             deadline = limit_ns
         now, ready = self._wait(deadline)
@@ -422,6 +426,7 @@ class IoThread:
         """Advance an attachment if it is due, and note its deadline."""
         deadline = self._deadline(attachment)
         if deadline is not None and deadline <= now:
+            self._has_advanced = True
             self._serve(attachment, attachment.advance, now)
             deadline = self._deadline(attachment)
         self._deadlines[attachment] = _NEVER if deadline is None else deadline
@@ -483,7 +488,7 @@ class IoThread:
             heapq.heappush(timers, (deadline_ns, next(self._timer_order), function))
         while timers and timers[0][0] <= now:
             function = heapq.heappop(timers)[2]
-            self._is_any_moved = True
+            self._is_any_moved = self._has_advanced = True
             try:
                 function()
             except BaseException as error:
