@@ -227,7 +227,7 @@ class Swim:
         self.changes.append((news, member))
         self._news[member.node] = self._retellings()
         self._gossip_ns = min(self._gossip_ns, now + self.profile.gossip_ns // 4)
-        if news is News.SUSPECTED:
+        if member.state is State.SUSPECT:  # Also one that we hear of as such, and never knew.
             self._suspects[member.node] = now + self.profile.suspicion_ns
         else:
             self._suspects.pop(member.node, None)
