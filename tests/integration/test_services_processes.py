@@ -56,8 +56,8 @@ def play_member(domain: str, peers: list[str], names: list[str]) -> None:
     say("left")
 
 
-class Kill(NamedTuple):
-    """When a process was killed, and what it managed."""
+class End(NamedTuple):
+    """When a process was killed, or left, and what it managed."""
 
     at_s: float
     names: list[str]
@@ -157,7 +157,16 @@ class Town:
 
         wait_until(is_complete, timeout_s)
 
-    def longest_silence(self, kills: list[Kill]) -> float:
+    def lost(self) -> list[str]:
+        """Return the messages that have not come; wait for them as long as one may take."""
+        end_s = time.monotonic() + DETECTION_S
+        while missing := self.published.keys() - self.own().keys():
+            if time.monotonic() > end_s:
+                break
+            time.sleep(0.1)
+        return sorted(missing)
+
+    def longest_silence(self, kills: list[End]) -> float:
         """Return how long nothing came of a service, at the worst, since a manager was killed."""
         self.own()
         silences = [0.0]
@@ -184,6 +193,7 @@ def check_once(heard: dict[str, int]) -> None:
 @pytest.mark.skipif(not IS_SOAK, reason="takes a minute; test_services_api has one such leave")
 def test_joins_and_polite_leaves_lose_no_message(town: Town) -> None:
     town.fill()
+    leaves: list[End] = []
     with town.publishing():
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -191,20 +201,21 @@ def test_joins_and_polite_leaves_lose_no_message(town: Town) -> None:
             town.welcome()
             leaver = town.manager()
             if leaver is not None:
+                leaves.append(End(time.monotonic(), town.managed_by(leaver)))
                 actor, names = town.take(leaver)
                 actor.tell("leave")
                 assert actor.hear() == "left"
                 town.begin(names)
     town.welcome(DETECTION_S)
     town.settle(DETECTION_S)
-    wait_until(lambda: len(town.own()) == len(town.published), DETECTION_S)
+    assert [_describe(one, town.published[one], leaves) for one in town.lost()] == []
     check_once(town.own())
 
 
 @pytest.mark.soak
 def test_killed_managers_cost_no_more_than_the_time_to_notice(town: Town) -> None:
     town.fill()
-    kills: list[Kill] = []
+    kills: list[End] = []
     with town.publishing():
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -215,19 +226,15 @@ def test_killed_managers_cost_no_more_than_the_time_to_notice(town: Town) -> Non
                 managed = town.managed_by(victim)
                 actor, names = town.take(victim)
                 actor.signal(signal.SIGKILL)
-                kills.append(Kill(time.monotonic(), managed))
+                kills.append(End(time.monotonic(), managed))
                 town.begin(names)
         time.sleep(DETECTION_S + ROUND_TRIP_S if kills else 0)
     assert kills
     town.welcome(ROUND_TRIP_S)
     town.settle(DETECTION_S + ROUND_TRIP_S)
 
-    def lost_apart() -> list[str]:
-        """Name messages that were lost, and not published around a kill."""
-        missing = town.published.keys() - town.own().keys()
-        return [one for one in missing if not _is_near(town.published[one], kills)]
-
-    wait_until(lambda: not lost_apart(), DETECTION_S)
+    lost = [(one, town.published[one]) for one in town.lost()]
+    assert [_describe(*one, kills) for one in lost if not _is_near(*one, kills)] == []
     check_once(town.own())
     assert town.longest_silence(kills) <= DETECTION_S + ROUND_TRIP_S
     for actor in town.members.values():
@@ -236,7 +243,17 @@ def test_killed_managers_cost_no_more_than_the_time_to_notice(town: Town) -> Non
         check_once(report)
 
 
-def _is_near(published: float, kills: list[Kill]) -> bool:
+def _is_near(payload: str, published: float, kills: list[End]) -> bool:
     # What the manager had taken and not yet handed on dies with it; where those who had copies of
     # its list die, too, before that is noticed, the next one begins with the list that it gathers.
-    return any(kill.at_s - 1 <= published <= kill.at_s + DETECTION_S for kill in kills)
+    name = payload.split()[0]
+    times = [kill.at_s for kill in kills if name in kill.names]
+    return any(at_s - 1 <= published <= at_s + DETECTION_S for at_s in times)
+
+
+def _describe(payload: str, published: float, ends: list[End]) -> str:
+    """Say when a message was published, and how long after that somebody went who managed it."""
+    name = payload.split()[0]
+    nearest = min((end.at_s - published for end in ends if name in end.names), key=abs, default=0)
+    others = min((end.at_s - published for end in ends), key=abs, default=0)
+    return f"{payload}, {nearest:.2f} s before its manager went, {others:.2f} s before any did"

@@ -154,8 +154,9 @@ class Swim:
         self._plan()
 
     def _answer(self, now: int, node: bytes, place: Place, members: Members) -> None:
-        member = self.view.members.get(node)
-        wrongly = [member.record()] if member is not None and member.state else []
+        member, said = self.view.members.get(node), members.records[0].state
+        # Who goes says so itself: two that go at once would tell each other for ever.
+        wrongly = [member.record()] if member is not None and member.state > said else []
         form = members.form
         if form == PING:
             self._send(place, ACK, members.number, records=wrongly)

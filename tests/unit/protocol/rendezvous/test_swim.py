@@ -10,7 +10,7 @@ from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.seat import Seat
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import State, View
-from hubbub.wire.services import Record
+from hubbub.wire.services import NEWS, Members, Record
 
 OTHER = b"other......."
 
@@ -50,3 +50,25 @@ def test_suspect_that_objects_is_left_in_peace() -> None:
     assert swim.view.members[OTHER].state is State.ALIVE
     live_until(swim, FAST.probe_ns // 2)
     assert not swim._suspects
+
+
+def test_two_that_leave_at_once_do_not_tell_each_other_for_ever() -> None:
+    leaver = make_swim()
+    seat = leaver.seat
+    tell(leaver, 0, State.ALIVE)
+    seat.is_leaving = True
+    seat.out.clear()
+    own = Record(OTHER, "", 0, 2, 1, int(State.LEFT))
+    leaver.take(1, OTHER, ("10.0.0.2", 1), Members(NEWS, 0, bytes(12), 0, [own]))
+    assert leaver.view.members[OTHER].state is State.LEFT
+    assert not seat.out
+
+
+def test_who_is_taken_for_dead_wrongly_is_told() -> None:
+    swim = make_swim()
+    tell(swim, 0, State.ALIVE)
+    tell(swim, 0, State.DEAD)
+    swim.seat.out.clear()
+    own = Record(OTHER, "", 0, 1, 1, int(State.ALIVE))
+    swim.take(1, OTHER, ("10.0.0.2", 1), Members(NEWS, 0, bytes(12), 0, [own]))
+    assert [place for place, _ in swim.seat.out] == [("10.0.0.2", 1)]
