@@ -115,7 +115,9 @@ class Town:
         """Return the services of a manager: those it has, and those it is about to have."""
         found = {one.name for one in self.node.services.find(0.2) if one.manager == member}
         expected = {name for name in NAMES if self.node.services.manager_of(name) == member}
-        return sorted(found | expected)
+        subscribed = self.node.services.statistics().subscribed
+        confirmed = {one.name for one in subscribed if one.manager == member}
+        return sorted(found | expected | confirmed)
 
     @contextmanager
     def publishing(self) -> Iterator[None]:

@@ -196,6 +196,12 @@ def no_copies(sound: Method) -> Method:
     return update
 
 
+@bug(Manager, "_gathered_ns", "services_lists_lost")
+def list_not_gathered(sound: Method) -> Method:
+    """Say that a service is wanted by nobody, as soon as nobody has its list."""
+    return lambda self, service: 0
+
+
 @bug(Manager, "member_gone", "services_churn", seed=4)
 def dead_stay_on_the_list(sound: Method) -> Method:
     """Wait for the lease of a subscriber that is known to be dead."""

@@ -35,6 +35,7 @@ from hubbub.protocol.rendezvous.roles import Happening, Role
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.service import Service
 from hubbub.protocol.rendezvous.spread import Spread, make_info
+from hubbub.protocol.rendezvous.view import State
 from hubbub.wire.services import (
     ANYCAST,
     BARE,
@@ -206,6 +207,10 @@ class Manager:
 
     def _end_pull(self, now: int, service: Service) -> Answer | None:
         """Begin to manage a service, or let it be; return the last answer to what was held."""
+        gathered_ns = self._gathered_ns(service)
+        if service.pull is not None and now < gathered_ns:
+            service.pull.until_ns = gathered_ns
+            return None
         service.pull = None
         wanted = any(one.message.type == SUBSCRIBE_SERVICE for one in service.held)
         is_kept = any(one.flags & RETAIN for one in service.held)
@@ -227,6 +232,22 @@ class Manager:
             answer = self._unheard(now, request)
         return answer
 
+    def _gathered_ns(self, service: Service) -> int:
+        """Return when all who want a service may have said so, if its list has died lately.
+
+        Where a manager dies together with those who have copies, each subscriber has to notice that
+        and to subscribe anew. Until then what is published is held, and not said to be for nobody.
+        """
+        if service.listing.lines:
+            return 0
+        died_ns = [
+            member.changed_ns
+            for member in self.view.members.values()
+            if member.state is State.DEAD
+            and self.view.is_closer(service.key, member.node, self.seat.node)
+        ]
+        return max(died_ns) + self.view.stable_ns // 3 if died_ns else 0
+
     def _unheard(self, now: int, request: Request) -> Answer:
         """Answer a message of a service that nobody subscribes to, unless by a wildcard."""
         lines = self.everywhere.wanting(request.extra.subject)
@@ -244,7 +265,9 @@ class Manager:
         self.doubts.look_through(now, service.listing)
         self._nothing.pop(service.key, None)
         self.copies.changed(now, service)
-        held, service.held = service.held, []
+        # Who subscribes while a message is held is to have it.
+        held = sorted(service.held, key=lambda request: request.message.type == PUBLISH)
+        service.held = []
         answer = None
         for request in held:
             answer = self._serve(now, service, request)

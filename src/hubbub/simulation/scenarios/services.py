@@ -158,6 +158,29 @@ def services_managers_crash(stage: Stage) -> None:
     town.note_counts()
 
 
+@scenario
+def services_lists_lost(stage: Stage) -> None:
+    """Kill a manager and all who have copies of its list: what is published waits, and comes."""
+    random, world = stage.random, stage.world
+    town, names = gather(stage, random.randint(8, 16), 2)
+    name = names[0]
+    victims = town.ranked(name)[: COPIES + 1]
+    others = [node for node in town.alive() if node not in victims]
+    for node in random.sample(others, 2):
+        if name not in node.wanted:
+            node.subscribe(name)
+    town.settle(names)
+    world.run_for(2 * SECOND)
+    for victim in victims:
+        victim.crash()
+    publisher = random.choice(others)
+    sent = feed(town, publisher, name, 120, 50 * MS)
+    world.run_for(6 * SECOND + town.options.profile.detection_ns + IN_FLIGHT_NS)
+    town.check_complete(sent, [node for node in others if name in node.wanted])
+    town.calm_down(names)
+    town.note_counts()
+
+
 def _check_blackout(
     town: Town, node: ServiceNode, name: str, killed_ns: int, detection_ns: int
 ) -> None:
