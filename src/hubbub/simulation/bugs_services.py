@@ -186,7 +186,7 @@ def list_handed_over_in_part(sound: Method) -> Method:
     return take
 
 
-@bug(Copies, "update", "services_managers_crash", seed=10)
+@bug(Copies, "update", "services_kept", seed=4)
 def no_copies(sound: Method) -> Method:
     """Keep the list to oneself."""
 

@@ -163,12 +163,9 @@ class HandOvers:
         service.listing.renew_all(now)
         service.name = service.name or request.extra.name
         epoch, last_order = request.epoch, request.extra.last_order
-        if was_manager:  # Two managers become one: nobody knows both numberings.
-            service.epoch = max(epoch, service.epoch + 1)
-            service.order = max(service.order, last_order) + ORDER_LEAP
-        else:
-            service.epoch = max(epoch, service.epoch + 1)
-            service.order = max(service.order, last_order)
+        service.epoch = max(epoch, service.epoch + 1)
+        # The other goes on numbering until it hears that we have the list, or managed beside us.
+        service.order = max(service.order, last_order) + ORDER_LEAP
         service.happen(Happening.LISTED)
         self._begin(now, service)
         if was_manager or service.epoch != epoch:
