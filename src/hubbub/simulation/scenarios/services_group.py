@@ -16,9 +16,9 @@ _ORDERS = (NO_ORDER, FIFO, TOTAL)
 _WAY_NS = 20 * MS
 
 
-def _gather(stage: Stage, count: int, options: Options | None = None) -> Town:
+def _gather(stage: Stage, count: int) -> Town:
     """Open nodes that all subscribe, in the orders there are, and have a group."""
-    town = Town(stage, options, has_group=True)
+    town = Town(stage, has_group=True)
     for place, node in enumerate(town.open_many(count)):
         node.subscribe(_NAME, order=_ORDERS[place % 3])
     town.settle([_NAME])
