@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _MAGIC = MAGIC.to_bytes(2, "big")
 _KIND_OFFSET = 3
 _NO_EPOCHS: dict[bytes, int] = {}
+Lane = tuple[bytes, int, bytes, str]  # Of whom, in which life, in which service, on what subject.
 _REQUESTS = (SUBSCRIBE_SERVICE, UNSUBSCRIBE_SERVICE, PUBLISH)
 
 
@@ -50,7 +51,7 @@ class Watch:
         self.infos = 0  # Messages that were sent to subscribers, frame by frame.
         self._had: set[tuple[int, bytes]] = set()
         self._epochs: dict[int, dict[bytes, int]] = {}
-        self._sent: dict[tuple[int, bytes, int, int], set[Address]] = defaultdict(set)
+        self._sent: dict[tuple[int, Lane, int], set[Address]] = defaultdict(set)
 
     def delivered(self, node: "ServiceNode", one: Delivered) -> None:
         """Check a message that an application is handed."""
@@ -99,12 +100,16 @@ class Watch:
         if request.message.type in _REQUESTS and request.hops:
             self._check_hop(node, place, request)
         elif request.message.type == INFO:
-            mark = (node.life, request.origin, request.incarnation, request.sequence)
-            targets = self._sent[mark]
-            targets.add(place)
-            self.infos += 1
-            text = f"{node} sends a message to {len(targets)} nodes (H13)"
-            self.world.check(len(targets) <= self.fan_out_max, text)
+            self._check_fan_out(node, place, request)
+
+    def _check_fan_out(self, node: "ServiceNode", place: Address, info: Request) -> None:
+        """Check that a message, known by its lane and number, goes to few nodes from here."""
+        lane = (info.origin, info.incarnation, info.message.key, info.extra.subject)
+        targets = self._sent[node.life, lane, info.sequence]
+        targets.add(place)
+        self.infos += 1
+        if len(targets) > self.fan_out_max:
+            self.world.fail(f"{node} sends a message to {len(targets)} nodes (H13)")
 
     def _check_hop(self, node: "ServiceNode", place: Address, request: Request) -> None:
         """Check that what is passed on comes closer."""
