@@ -177,6 +177,7 @@ class Node(Closing):
         """
         self._refuse_closed()
         check_subject(subject)
+        check_listener(on_event)  # Others may hear of a publisher as soon as there is one.
         if self._subjects is not None:
             check_by_services(history, acknowledge_ms, on_slow, replayed_ns)
         connection = self._connection_of(channel, subject)
@@ -188,15 +189,11 @@ class Node(Closing):
         self._publishers[publisher] = True
         if self._subjects is not None:
             publisher.publish = self._subjects.publishing(publisher)  # type: ignore[method-assign]
-        try:
-            if on_event is not None:
-                self._deafen[publisher] = self._listeners.add(
-                    on_event, channel=connection.name, owner=publisher,
-                    concerns=lambda match: _is_subscribed(match, subject),
-                )  # fmt: skip
-        except ConfigurationError:
-            publisher.close()
-            raise
+        if on_event is not None:
+            self._deafen[publisher] = self._listeners.add(
+                on_event, channel=connection.name, owner=publisher,
+                concerns=lambda match: _is_subscribed(match, subject),
+            )  # fmt: skip
         connection.refresh_own_topics()
         return publisher
 

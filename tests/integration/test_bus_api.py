@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import threading
-import time
 from typing import Any
 
 import msgspec
@@ -404,7 +403,7 @@ def test_message_published_while_its_first_receiver_comes_is_not_skipped() -> No
     """It was owed, counted as wanted by nobody, and then reported as lost."""
     with fresh_place().open("p") as node:
         publisher = node.publisher("/x")
-        time.sleep(0.1)
+        wait_until(lambda: not publisher._sender.is_held)
         topic = publisher._topic
 
         class Late:
