@@ -67,6 +67,13 @@ def pipes_of(node: hubbub.Node) -> int:
     return sum(peer.link == "local" for peer in channel.peers)
 
 
+def mapped(node: hubbub.Node) -> int:
+    """Count the readers that have mapped what a node offered them."""
+    pipes = node.channels[0].driver.pipes
+    assert pipes is not None and pipes.depot is not None
+    return sum(reader.returns is not None for reader in list(pipes.depot._readers.values()))
+
+
 def publish_all(publisher: hubbub.Publisher, messages: range) -> None:
     for number in messages:
         publisher.publish(b"%d" % number)
@@ -437,7 +444,7 @@ def test_large_payloads_come_by_reference(size_bytes: int) -> None:
         assert publisher.wait_for_subscribers(1, 10)
         wait_until(lambda: pipes_of(node) == 1)
         publish_large(publisher, range(1), size_bytes)
-        time.sleep(0.1)  # Until the reader has mapped what it was offered.
+        wait_until(lambda: mapped(node) == 1)
         publish_large(publisher, range(1, 200), size_bytes)
         kinds = actor.hear()
         # While it is quiet, what fits a frame goes in it; on a busy machine it may often be quiet.
@@ -501,7 +508,7 @@ def test_reader_that_is_killed_leaves_nothing_claimed() -> None:
         assert publisher.wait_for_subscribers(1, 10)
         wait_until(lambda: pipes_of(node) == 1)
         publish_large(publisher, range(1), 100_000)
-        time.sleep(0.1)
+        wait_until(lambda: mapped(node) == 1)
         publish_large(publisher, range(100), 100_000)
         wait_until(lambda: shared(node).bytes_in_use >= 90 * 100_000)
         actor.signal(signal.SIGKILL)
@@ -530,7 +537,7 @@ def test_stopped_reader_of_large_messages_does_not_stop_another() -> None:
         assert publisher.wait_for_subscribers(2, 10)
         wait_until(lambda: pipes_of(node) == 2)
         publish_large(publisher, range(1), 1 << 20)
-        time.sleep(0.1)
+        wait_until(lambda: mapped(node))
         stopped.signal(signal.SIGSTOP)
         publish_large(publisher, range(1, messages), 1 << 20)
         assert sum(actor.hear().values()) == messages
