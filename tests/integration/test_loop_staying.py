@@ -38,11 +38,11 @@ class Apart(Probe):
         return super().look(now)
 
 
-@pytest.fixture
-def staying(loop: Loop) -> Iterator[Apart]:
+@pytest.fixture(params=[0, 300, 10_000], ids=["sleeping", "looking", "looking for long"])
+def staying(loop: Loop, request: pytest.FixtureRequest) -> Iterator[Apart]:
     """One whose messages are read one after the other, without anything in between."""
     apart = Apart()
-    loop.attach(apart)
+    loop.attach(apart, spin_us=request.param)
     for _ in range(5):
         exchange(apart)
     yield apart

@@ -310,7 +310,7 @@ class IoThread:
         if self._is_woken or self._is_any_moved or self._calls:
             self._is_polling = False
             return False
-        ready = self._poll_again()
+        ready = self._spin.look_again() or self._poll_again()
         self._is_polling = False
         self._counters.polls += 1
         if len(ready) != 1 or ready[0] != self._hot_event:
@@ -363,8 +363,8 @@ class IoThread:
         """Tell whether to look again instead of sleeping may help anybody.
 
         A reader that leads waits. But beside one that is busy with what it has, this thread would
-        only take the interpreter away from it: 10 % of the messages a second. Nor does it look for
-        what comes by services: of the three processes of a round trip one would have to give way.
+        only take the interpreter away from it: 10 % of the messages a second. What comes by
+        services one by one is looked for elsewhere (`_stay`); for batches of them nobody waits.
         """
         if self._lead.leader != self._thread.ident:
             return True

@@ -34,7 +34,7 @@ class Poller(Protocol):
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         """Return what is ready, waiting until the deadline if `is_waiting`."""
 
-    def poll_again(self) -> list[tuple[int, int]]:
+    def poll_again(self, *, is_waiting: bool = True) -> list[tuple[int, int]]:
         """Wait as the last time, until the same deadline; may name the poller's own, too."""
 
     def wait_armed(self, timeout_s: float = -1) -> None:
@@ -94,9 +94,9 @@ class EpollPoller:
         own = self._own
         return [event for event in ready if event[0] not in own]
 
-    def poll_again(self) -> list[tuple[int, int]]:
+    def poll_again(self, *, is_waiting: bool = True) -> list[tuple[int, int]]:
         """Wait as the last time: the timer is set."""
-        return self._epoll.poll(_FOREVER)
+        return self._epoll.poll(_FOREVER if is_waiting else 0)
 
     def wait_armed(self, timeout_s: float = _FOREVER) -> None:
         """Wait for a wake-up, or for the time that another thread arms meanwhile."""
@@ -166,9 +166,9 @@ class SelectorPoller:
             ready.append((key.fd, mask))
         return ready
 
-    def poll_again(self) -> list[tuple[int, int]]:
+    def poll_again(self, *, is_waiting: bool = True) -> list[tuple[int, int]]:
         """Wait as the last time."""
-        return self.poll(self._deadline_ns, is_waiting=True)
+        return self.poll(self._deadline_ns, is_waiting)
 
     def wait_armed(self, timeout_s: float = _FOREVER) -> None:
         """Wait for a wake-up, or a little: a wait under way cannot be told of a time."""

