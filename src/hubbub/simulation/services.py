@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
+from zlib import crc32
 
 from hubbub.limits import MS, SECOND, SERVICE_LEASE
 from hubbub.protocol.burst import Address
@@ -183,7 +184,7 @@ class ServiceNode:
         while machine.out:
             place, frame = machine.out.popleft()
             self.town.watch.sent(self, place, frame)
-            world.note(self.index, place, frame)
+            world.note(self.index, place, crc32(frame))
             targets = self.town.hearing(self, place)
             if targets:
                 self.town.stage.network.send_to(self, targets, [frame], world.now)
