@@ -1,8 +1,10 @@
 """Services whose subscribers hear a group: nodes and processes on loopback, and the group cut."""
 
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.integration.bus import (
     take,
     wait_until,
 )
+from tests.integration.namespace import ip, run_scenario
 
 NAME = "hype-news"
 COUNT = 200
@@ -29,15 +32,17 @@ COUNT = 200
 class Bus:
     """Nodes that share services and a group."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, **options: Any) -> None:
         self._stack = stack
+        self._options = options
         self.place = fresh_place()
         self.nodes: list[hubbub.Node] = []
         self.readers: list[hubbub.Subscription] = []
         self._published = 0
 
     def open(self, **options: Any) -> hubbub.Node:
-        node = self._stack.enter_context(self.place.open(services=True, **options))
+        options = {**self._options, "services": True, **options}
+        node = self._stack.enter_context(self.place.open(**options))
         self.nodes.append(node)
         return node
 
@@ -103,6 +108,25 @@ def test_message_goes_once_to_all_who_hear_the_group(bus: Bus) -> None:
     assert spent["group_receivers"] >= GROUP_MIN * spent["group_frames"]
     heard = sum(bus.counters(node)["group_heard"] for node in bus.nodes)
     assert heard >= COUNT
+
+
+def share_a_group_of_ipv6() -> None:
+    ip("-6 route add local ff00::/8 dev lo table local")
+    port = fresh_place().port
+    channel = hubbub.Channel(f"ff02::72:{port:x}", port)
+    with ExitStack() as stack:
+        bus = Bus(stack, channels=[channel], interface="::1")
+        bus.subscribe(4)
+        bus.publish_by_group(20)
+        bus.check_nothing_else_came()
+        assert sum(bus.counters(node)["group_heard"] for node in bus.nodes) >= 20
+
+
+@pytest.mark.netns
+def test_message_goes_once_to_all_who_hear_a_group_of_ipv6() -> None:
+    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    run_scenario(share_a_group_of_ipv6)
 
 
 def test_group_that_falls_silent_delays_and_loses_nothing_else(bus: Bus) -> None:
