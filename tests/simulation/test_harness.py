@@ -1,5 +1,6 @@
 """The simulator itself: it repeats itself exactly, it can see, and it says what it saw."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -99,7 +100,9 @@ def test_machine_that_raises_is_a_failure_with_its_traceback(
 
 
 def test_many_seeds_at_once_give_the_same_results_in_the_same_order() -> None:
+    threshold = gc.get_threshold()
     one_by_one = list(run_many(["tail_loss", "goodbye"], range(3)))
+    assert gc.get_threshold() == threshold
     assert list(run_many(["tail_loss", "goodbye"], range(3), jobs=2)) == one_by_one
     assert [(result.scenario, result.seed) for result in one_by_one] == [
         (name, seed) for name in ("tail_loss", "goodbye") for seed in range(3)
