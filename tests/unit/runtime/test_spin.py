@@ -1,5 +1,8 @@
 """Spinning: only while waits are short, and hardly ever in vain."""
 
+from itertools import count
+from types import SimpleNamespace
+
 import pytest
 
 from hubbub.limits import SECOND, US
@@ -121,15 +124,19 @@ def test_where_a_wait_goes_on_it_looks_at_once_and_gives_way(
     assert given == [1, 2]
 
 
-def test_where_a_wait_goes_on_looks_in_vain_become_ever_rarer_too() -> None:
+def test_where_a_wait_goes_on_looks_in_vain_become_ever_rarer_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spin, poller = make()
-    spin.spin_ns = 1
+    clock = count()  # Each reading is a nanosecond later, so there is time for one look.
+    monkeypatch.setattr(spinning, "time", SimpleNamespace(monotonic_ns=lambda: next(clock)))
+    spin.spin_ns = 2
     looked = []
     for _ in range(200):
         before = poller.looks
         assert spin.look_again() == []
         looked.append(poller.looks > before)
-    assert sum(looked) <= 9
+    assert sum(looked) == 9 and looked[:6] == [True, False, True, False, False, True]
 
 
 def test_where_a_wait_goes_on_it_does_not_look_if_woken_or_told_not_to() -> None:
