@@ -293,6 +293,7 @@ UNPACKED_BYTES_MAX: Final = 64 << 20  # Of what comes by one read of a connectio
 DIAL_INTERVAL: Final = 100 * MS
 DIAL_INTERVAL_CEILING: Final = 5 * SECOND
 DIAL_TIMEOUT: Final = 5 * SECOND
+FOUND_PEERS_MAX: Final = 256  # That are called though nobody named them; half of all pipes.
 REFUSAL_INTERVAL: Final = 10 * SECOND  # The same caller, refused for the same reason, is told of.
 
 # Payloads by reference.

@@ -14,7 +14,7 @@ from hubbub.closing import Closing, read_linger
 from hubbub.connection import Connection
 from hubbub.consumer import Consumer, read_period
 from hubbub.data_types import find_data_type
-from hubbub.errors import ClosedError, ConfigurationError
+from hubbub.errors import ClosedError, ConfigurationError, LinkError
 from hubbub.events import Event, SubscriberMatched
 from hubbub.limits import CAP_HZ, FLOOR_US, QUEUE_MESSAGES
 from hubbub.links.choice import insist_on, refuse_unrepaired
@@ -28,6 +28,7 @@ from hubbub.protocol.settings import Settings
 from hubbub.publisher import Publisher
 from hubbub.publisher_options import check_by_services
 from hubbub.runtime.listeners import Listener, Listeners, check_listener
+from hubbub.runtime.logs import logger_of
 from hubbub.runtime.loop import shared
 from hubbub.runtime.matched import Match
 from hubbub.runtime.pool import Pool
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hubbub.services import Services
     from hubbub.subject_services import SubjectServices
 
+_log = logger_of("connection")
 _LAST_CALLBACKS_S = 0.2
 
 
@@ -96,6 +98,8 @@ class Node(Closing):
         connection.start()
         if self._options.services.is_open or SERVICES in self.links:
             self._open_services()
+        elif self._options.is_finding:
+            self._find_others()
         self._host.connect(connection)
         return connection
 
@@ -412,6 +416,13 @@ class Node(Closing):
 
                 self._services = Services(self, self._first_channel(), self._options.services)
             return self._services
+
+    def _find_others(self) -> None:
+        """Look for nodes that nobody named; where that cannot be, those that were are left."""
+        try:
+            self._open_services()
+        except LinkError as error:
+            _log.warning("only peers that are named are heard: %s", error)
 
     # Events.
 

@@ -29,3 +29,5 @@ class NodeOptions:
     switch_interval_ms: float | None
     spin_us: float
     services: ServiceOptions
+    is_finding: bool
+    """Connect by TCP also to nodes that nobody named, but others tell of."""

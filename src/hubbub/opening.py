@@ -22,7 +22,7 @@ from hubbub.limits import (
     SPIN_US_MAX,
     SWITCH_INTERVAL_MS,
 )
-from hubbub.links.choice import best_effort_links, choose_links, take_ways
+from hubbub.links.choice import best_effort_links, choose_links, is_finding, take_ways
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
 from hubbub.links.tcp_options import TcpOptions
@@ -101,6 +101,7 @@ def open(
             registration=registration, faults=faults, link_options={**sizes, "gso": offload},
             delivery_threads_max=delivery_threads_max, switch_interval_ms=switch_interval_ms,
             spin_us=spin_us, services=_take_services(services),
+            is_finding=is_finding(ways, tcp or TcpOptions()),
         ),
     )  # fmt: skip
     return _join(node, channels, on_event, tell_events)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hubbub.errors import ClosedError, LinkError
 from hubbub.events import Event, ManagerChanged, ServiceUnavailable, SlowConsumer
+from hubbub.introductions import Introductions
 from hubbub.limits import (
     BATCH_BYTES,
     MS,
@@ -30,6 +31,7 @@ from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.seat import (
     Delivered,
     GivenUp,
+    ManagerNamed,
     Place,
     Settled,
     allow_everything,
@@ -93,12 +95,15 @@ class Services:
             group=None if self._ear is None else self._ear.place,
         )  # fmt: skip
         self.driver = ServiceDriver(machine, link, node._loop, self._take)
-        node._loop.attach(self.driver, node._options.switch_interval_ms, node._options.spin_us)
-        _log.info("services at %s:%s", *link.place)
+        self._introductions: Introductions | None = None  # By which others are connected to.
+        if node._options.is_finding and not options.is_guest:
+            self._introductions = Introductions(self.driver, connection.driver)
         self._core_driver = connection.driver
         self.subjects: SubjectServices | None = None  # Those that travel by services.
         if SERVICES in node.links:
             self.subjects = SubjectServices(connection, self, options.service_levels)
+        node._loop.attach(self.driver, node._options.switch_interval_ms, node._options.spin_us)
+        _log.info("services at %s:%s", *link.place)
         if "multicast" in node.links:
             connection.driver.core.on_members = self._hear
             self._announce()
@@ -272,9 +277,11 @@ class Services:
             peer = Source("", found.node, 0)
             event = SlowConsumer(CHANNEL, "left_behind", found.messages, peer=peer)
             self._report((found.node.hex(), event.policy), event)
-        else:
+        elif isinstance(found, ManagerNamed):
             source = self.source_of(found.manager)
             self._node._emit(ManagerChanged(CHANNEL, found.name, source, found.epoch))
+        elif self._introductions is not None:
+            self._introductions.follow()
 
     def source_of(self, node: bytes, incarnation: int = 0) -> Source:
         """Say who a node is; one that is known by its services alone has no name."""

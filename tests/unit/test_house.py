@@ -44,7 +44,7 @@ API = {
     *("statistics", "closing", "configuration"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail", "addresses"}
-API |= {"service", "services", "service_host", "subject_services"}
+API |= {"service", "services", "service_host", "subject_services", "introductions"}
 API |= {"node_host", "node_options", "service_options", "service_statistics"}
 API |= {"subscription_options", "bare_topics"}
 SHELL = {"links", "runtime"}

@@ -7,6 +7,7 @@ from hubbub.errors import ConfigurationError
 from hubbub.links.dialling import HostAndPort, parse_address
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt, parse_listen
+from hubbub.links.tcp_options import TcpOptions
 
 LINKS: Final = ("inproc", "local", "tcp", "multicast", "datagram")
 REGISTRATIONS: Final = ("both", "network", "local")
@@ -111,6 +112,17 @@ def best_effort_links(asked: AskedWays) -> tuple[str, ...]:
     others = [link for link in links if link != "datagram"]
     place = min(links.index(link) for link in ("datagram", "tcp") if link in links)
     return (*others[:place], "datagram", *others[place:])
+
+
+def is_finding(asked: AskedWays, tcp: TcpOptions) -> bool:
+    """Tell whether a node connects to those, too, that nobody named, but others tell of.
+
+    Who names links means these alone, and who says by certificates or addresses whom it trusts
+    does not follow what anybody tells it.
+    """
+    if asked.links is not None or tcp.ca or tcp.allow:
+        return False
+    return asked.has_network and not asked.has_multicast and asked.registration != "local"
 
 
 def insist_on(links: Iterable[str] | None, has: tuple[str, ...]) -> tuple[str, ...]:

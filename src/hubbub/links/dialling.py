@@ -1,4 +1,4 @@
-"""Calling peers that were named by address: again and again, ever less often, never all at once.
+"""Calling peers by address, named or found: again and again, ever less often, never all at once.
 
 A peer that cannot be reached is called after 0.1 s, then ever later, up to 5 s; each time is drawn
 from the second half of its interval, so that those who lost the same peer do not call as one. Names
@@ -12,7 +12,7 @@ import logging
 import select
 import socket
 import threading
-from collections.abc import Container
+from collections.abc import Callable, Container
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from hubbub.links.interfaces import plain_address
 _LOOKING_UP: Final = 20 * MS  # So often is looked whether a name was found.
 _HOST_BYTES_MAX: Final = 255
 _log = logging.getLogger("hubbub.connection")
+IsNearby = Callable[[bytes], bool]
 
 
 class HostAndPort(NamedTuple):
@@ -62,13 +63,14 @@ class Target:
 
     __slots__ = (
         "_addresses", "_calls", "_has_told", "began_ns", "due_ns", "has_no_address", "host",
-        "interval_ns", "is_busy", "is_looking_up", "key", "port",
+        "interval_ns", "is_busy", "is_looking_up", "key", "port", "told",
     )  # fmt: skip
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, told: bytes = b"") -> None:
         self.host = host
         self.port = port
-        self.key = b""  # Of who answered last.
+        self.told = told  # Who is there, as others say; nothing: it was named.
+        self.key = told  # Of who answered last.
         self.is_busy = False  # A call is under way, or has led to a connection that lasts.
         self.is_looking_up = False
         self.has_no_address = False
@@ -111,13 +113,14 @@ class Target:
 
 
 class Dialler:
-    """Calls all that were named, whenever no connection leads there."""
+    """Calls all that were named, and that others told of, whenever no connection leads there."""
 
     def __init__(
         self, peers: list[HostAndPort], own_key: bytes, random: Random, epoll: select.epoll,
         scope: int,
     ) -> None:  # fmt: skip
         self.targets = [Target(*peer) for peer in peers]
+        self.is_nearby: IsNearby = _is_never  # Who needs no call, unless it was named.
         self._own_key = own_key
         self._random = random
         self._epoll = epoll
@@ -131,6 +134,19 @@ class Dialler:
     def calls(self) -> int:
         """Return how many calls are under way."""
         return len(self._calls)
+
+    @property
+    def found(self) -> int:
+        """Return how many are called that nobody named."""
+        return sum(1 for one in self.targets if one.told)
+
+    def call_also(self, told: dict[HostAndPort, bytes]) -> None:
+        """Call those, too, of whom others tell now, by address and key."""
+        named = [one for one in self.targets if not one.told]
+        known = {(one.host, one.port, one.told): one for one in self.targets}
+        found = [known.get((*place, key)) or Target(*place, key) for place, key in told.items()]
+        places = {(one.host, one.port) for one in named}
+        self.targets = named + [one for one in found if (one.host, one.port) not in places]
 
     def deadline(self) -> int | None:
         """Return when `advance` has something to do."""
@@ -147,7 +163,8 @@ class Dialler:
         for target in self.targets:
             if target.is_busy or self._is_self(target) or now < target.due_ns:
                 continue
-            if target.key in connected:
+            is_needless = bool(target.told) and self.is_nearby(target.key)
+            if is_needless or target.key in connected:
                 target.due_ns = now + DIAL_INTERVAL_CEILING
             else:
                 self._call(now, target)
@@ -227,3 +244,8 @@ class Dialler:
             opened.close()
         self._calls.clear()
         self.targets.clear()
+
+
+def _is_never(key: bytes) -> bool:
+    """Say that nobody can be reached otherwise."""
+    return False

@@ -1,4 +1,4 @@
-"""HOT. The TCP link: pipes to nodes that were named by address, or that have named us.
+"""HOT. The TCP link: pipes to nodes that were named by address, or found, or that called us.
 
 Each node listens at a port that others can know (listening.py), and calls those it was told of
 (dialling.py). Who is at the other end says so in a greeting of fixed size; then come records, each
@@ -20,7 +20,7 @@ from zlib import crc32
 from hubbub.errors import LinkError
 from hubbub.links.allowing import AllowList, Refusals
 from hubbub.links.compression import OFFERS, Codec, agree, make_codecs, offer, pack
-from hubbub.links.dialling import Dialler, HostAndPort, Target
+from hubbub.links.dialling import Dialler, HostAndPort, IsNearby, Target
 from hubbub.links.inlet import Received
 from hubbub.links.listening import address_text
 from hubbub.links.pipes import LISTENING, NO_ROOM, Buffers, Pipe, PipeLink, PipeStatistics
@@ -59,6 +59,8 @@ class TcpStatistics(PipeStatistics):
     address: str
     calls: int
     """Peers that are called just now and have not answered yet."""
+    found: int
+    """Peers that nobody named, but others told of."""
     saved_bytes_out: int
     """What compression kept off the wire."""
 
@@ -113,6 +115,12 @@ class TcpLink(PipeLink[_TcpPipe]):
         return ipaddress.ip_address(self._listener.getsockname()[0].partition("%")[0]).is_loopback
 
     # Beginning.
+
+    def call_also(self, told: dict[HostAndPort, bytes], is_nearby: IsNearby) -> None:
+        """Call those, too, of whom others tell, by address and key, unless they are nearby."""
+        if not self._is_closed:
+            self._dialler.is_nearby = is_nearby
+            self._dialler.call_also(told)
 
     def advance(self, now: int) -> None:
         """Call who is due."""
@@ -345,6 +353,7 @@ class TcpLink(PipeLink[_TcpPipe]):
             **asdict(super().statistics()),
             address=self.address_text,
             calls=self._dialler.calls,
+            found=self._dialler.found,
             saved_bytes_out=self._saved_bytes_out,
         )
 

@@ -15,14 +15,21 @@ from hubbub.limits import LEAVE_PATIENCE, MS, SECOND
 from hubbub.links.datagram import DatagramLink, Place
 from hubbub.protocol.rendezvous.publishing import Lane
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
-from hubbub.protocol.rendezvous.seat import NEVER, Delivered, GivenUp, ManagerNamed, Settled
+from hubbub.protocol.rendezvous.seat import (
+    NEVER,
+    Delivered,
+    GivenUp,
+    ManagerNamed,
+    MemberNews,
+    Settled,
+)
 from hubbub.runtime.group_listener import GroupListener
 from hubbub.runtime.loop import Loop
 from hubbub.runtime.ownership import make_lock, owns
 from hubbub.runtime.waiters import Waiters
 from hubbub.wire.services import TAKEN
 
-Found = Delivered | Settled | GivenUp | ManagerNamed
+Found = Delivered | Settled | GivenUp | ManagerNamed | MemberNews
 Take = Callable[[Found], None]
 _WALL_LOOK_NS = SECOND
 
@@ -273,8 +280,7 @@ class ServiceDriver:
             self._found.extend(one for one in seat.settled if is_asked or one.status != TAKEN)
             seat.settled.clear()
         if seat.events:
-            told = (GivenUp, ManagerNamed)
-            self._found.extend(one for one in seat.events if isinstance(one, told))
+            self._found.extend(seat.events)
             seat.events.clear()
 
     def _watch(self) -> None:

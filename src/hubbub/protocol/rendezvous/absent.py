@@ -66,12 +66,8 @@ class Absent:
 
     def take_frame(self, now: int, node: bytes, frame: bytes) -> None:
         """Keep a frame that was given up, if it is a message for a subscriber."""
-        if frame[KIND_OFFSET] != SERVICE or frame[_TYPE_AT] != INFO:
-            return
-        info = decode_request(frame[HEADER_BYTES:])
-        # Numbers that a peer drove beyond their bounds nobody can read; and of a request to any
-        # one the next member has heard meanwhile.
-        if info is not None and not info.flags & ANYCAST:
+        info = _read_message(frame)
+        if info is not None:
             self.keep(now, node, info)
 
     def keep(self, now: int, node: bytes, info: Request) -> None:
@@ -80,7 +76,7 @@ class Absent:
         if member is not None and member.state is State.LEFT:
             return
         if self.seat.is_leaving:
-            self._entrust(now, node, info)
+            self._entrust(now, [node], info)
             return
         box = self.boxes.get(node)
         life = 0 if member is None else member.life
@@ -131,14 +127,20 @@ class Absent:
         """Give what is kept to those who come next: we go."""
         for node, box in list(self.boxes.items()):
             for info in box.kept:
-                self._entrust(now, node, info)
+                self._entrust(now, [node], info)
             self.drop(node)
 
-    def _entrust(self, now: int, node: bytes, info: Request) -> None:
-        """Let the next manager pass a message on, as if it stood above that node in a tree."""
+    def entrust_frame(self, now: int, node: bytes, frame: bytes) -> None:
+        """Let somebody else bring a message that a node has not acknowledged, to all it was for."""
+        info = _read_message(frame)
+        if info is not None:
+            self._entrust(now, [node, *info.extra.nodes], info)
+
+    def _entrust(self, now: int, nodes: list[bytes], info: Request) -> None:
+        """Let the next manager pass a message on, as if it stood above those nodes in a tree."""
         successor = self.view.closest(info.message.key)
-        if successor is not None and successor != node:
-            extra = Extra(nodes=[node], subject=info.extra.subject)
+        if successor is not None and successor != nodes[0]:
+            extra = Extra(nodes=nodes, subject=info.extra.subject)
             self.post.send(now, successor, info._replace(extra=extra), ignore)
 
     def drop(self, node: bytes) -> None:
@@ -166,3 +168,15 @@ class Absent:
             box.until_ns = now + SERVICE_LEASE
         times = (min(box.until_ns, box.again_ns) for box in self.boxes.values())
         self.due_ns = min(times, default=NEVER)
+
+
+def _read_message(frame: bytes) -> Request | None:
+    """Return the message for a subscriber that is in a frame of ours; None: it is something else.
+
+    Numbers that a peer drove beyond their bounds nobody can read; and of a request to any one the
+    next member has heard meanwhile.
+    """
+    if frame[KIND_OFFSET] != SERVICE or frame[_TYPE_AT] != INFO:
+        return None
+    info = decode_request(frame[HEADER_BYTES:])
+    return None if info is None or info.flags & ANYCAST else info

@@ -165,6 +165,14 @@ class Hops:
             self.crowded.discard(node)
         return sent
 
+    def unacknowledged(self) -> list[tuple[bytes, bytes]]:
+        """Return the frames that are open, and for which nodes."""
+        return [
+            (node, sent.frame)
+            for node, track in self.tracks.items()
+            for sent in [*track.sent.values(), *(sent for sent, _ in track.waiting)]
+        ]
+
     def forget(self, now: int, node: bytes) -> None:
         """Give up all that was for a node that is gone."""
         track = self.tracks.pop(node, None)

@@ -38,7 +38,14 @@ from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.profile import FAST, Profile
 from hubbub.protocol.rendezvous.publishing import Lane, Publishing
 from hubbub.protocol.rendezvous.roles import Role
-from hubbub.protocol.rendezvous.seat import NEVER, Place, Policy, Seat, allow_everything
+from hubbub.protocol.rendezvous.seat import (
+    NEVER,
+    MemberNews,
+    Place,
+    Policy,
+    Seat,
+    allow_everything,
+)
 from hubbub.protocol.rendezvous.single import Single
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
 from hubbub.protocol.rendezvous.view import Member, News, View
@@ -152,6 +159,7 @@ class Rendezvous:
         self._questions: dict[int, Lane] = {}  # What managers were asked, by its number.
         self._question = _QUESTIONS
         self._leave_ns = NEVER
+        self._has_entrusted = False
         self._answers: dict[Place, list[Answer]] = {}
         self._hints: dict[Place, set[bytes]] = {}
         self._acks: dict[Place, list[Answer]] = {}  # Of messages, which may wait for each other.
@@ -373,7 +381,7 @@ class Rendezvous:
             self.client.want_everywhere(now, ())
         self.seat.is_leaving = True
         self.view.version += 1
-        self._leave_ns = now + LEAVE_PATIENCE
+        self._leave_ns = now + LEAVE_PATIENCE // 2
         self.manager.look(now)
         self.manager.absent.leave(now)
         self._follow(now)
@@ -641,10 +649,24 @@ class Rendezvous:
         is_free = not self.manager.has_services and not self.hops.open
         is_free = is_free and self.publishing.is_settled
         is_last = next(self.view.present(), None) is None  # There is nobody to hand over to.
-        if not is_free and not is_last and now < self._leave_ns:
-            return
+        if not is_free and not is_last:
+            if now < self._leave_ns:
+                return
+            if not self._has_entrusted:
+                self._entrust(now)
+                return
         self.swim.leave(now)
         self.is_closed = True
+
+    def _entrust(self, now: int) -> None:
+        """Leave to those who come next what is not acknowledged after half of our patience.
+
+        A message may be lost at each try until we are gone: the next manager tries it anew.
+        """
+        self._has_entrusted = True
+        self._leave_ns = now + LEAVE_PATIENCE // 2
+        for node, frame in self.hops.unacknowledged():
+            self.manager.absent.entrust_frame(now, node, frame)
 
     def _follow(self, now: int) -> None:
         """Let the others know who has come and gone."""
@@ -672,7 +694,7 @@ class Rendezvous:
                 self.manager.absent.heard(now, member.node)
             elif news is News.WENT:
                 self.manager.absent.drop(member.node)
-            self.seat.events.append((news, member.node))
+            self.seat.events.append(MemberNews(news, member.node))
         if any(news is not News.SUSPECTED for news, _ in changes):
             self.manager.look(now)
             self.client.members_changed(now)

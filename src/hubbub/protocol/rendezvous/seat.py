@@ -82,6 +82,13 @@ class ManagerNamed(NamedTuple):
     epoch: int
 
 
+class MemberNews(NamedTuple):
+    """Something has happened to another node; `news` is one of `view.News`."""
+
+    news: int
+    node: bytes
+
+
 class Seat:
     """One node among others."""
 
@@ -100,7 +107,7 @@ class Seat:
         self.out: deque[tuple[Place, bytes]] = deque()
         self.deliveries: list[Delivered] = []
         self.settled: list[Settled] = []
-        self.events: list[Any] = []
+        self.events: list[GivenUp | ManagerNamed | MemberNews] = []
         self.counters: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
         self._packets = count(1)
