@@ -1,0 +1,55 @@
+"""Whom the rendezvous finds is called by TCP: without multicast one address will do (decision 56).
+
+Nodes that share services tell each other of all who do, and each has its TCP where its services
+are. So who was told of one node alone is connected to all of them, with everything that
+connections promise. Those of this host that a pipe leads to need no connection beside it.
+"""
+
+from itertools import islice
+from time import monotonic_ns
+
+from hubbub.limits import FOUND_PEERS_MAX
+from hubbub.links.dialling import HostAndPort
+from hubbub.runtime.driver import Driver
+from hubbub.runtime.logs import logger_of
+from hubbub.runtime.service_driver import ServiceDriver
+from hubbub.wire.header import make_key
+
+_log = logger_of("connection")
+
+
+class Introductions:
+    """Makes connections of one channel to the nodes that its services know."""
+
+    def __init__(self, services: ServiceDriver, driver: Driver) -> None:
+        self._services = services
+        self._driver = driver
+        self._version = -1  # Of the view that was followed last.
+        self._has_told = False
+
+    def follow(self) -> None:
+        """Call whoever is there now; no lock is held."""
+        driver, tcp, view = self._driver, self._driver.tcp, self._services.machine.view
+        assert tcp is not None
+        if view.version == self._version:  # Many come at once, as many news.
+            return
+        with self._services.lock:
+            self._version, members = view.version, list(view.present())
+        if len(members) > FOUND_PEERS_MAX and not self._has_told:
+            self._has_told = True
+            _log.warning(
+                "%d nodes share this bus, more than the %d that are connected to though nobody"
+                ' named them: links=["services"] has no such bound', len(members), FOUND_PEERS_MAX,
+            )  # fmt: skip
+        found = {
+            HostAndPort(*one.place): make_key(one.node, one.life)
+            for one in islice(members, FOUND_PEERS_MAX)
+        }
+        with driver.lock:
+            tcp.link.call_also(found, self._is_nearby)
+        driver.loop.wake_by(monotonic_ns())
+
+    def _is_nearby(self, key: bytes) -> bool:
+        """Tell whether a pipe of this host leads to a node."""
+        pipes = self._driver.pipes
+        return pipes is not None and pipes.link.leads_to(key)
