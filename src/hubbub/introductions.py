@@ -16,16 +16,19 @@ from hubbub.runtime.service_driver import ServiceDriver
 from hubbub.wire.header import make_key
 
 _log = logger_of("connection")
+_ANYBODY = b""  # Stands for those that the first one who is known will tell of.
 
 
 class Introductions:
     """Makes connections of one channel to the nodes that its services know."""
 
-    def __init__(self, services: ServiceDriver, driver: Driver) -> None:
+    def __init__(self, services: ServiceDriver, driver: Driver, *, is_told_of_some: bool) -> None:
         self._services = services
         self._driver = driver
         self._version = -1  # Of the view that was followed last.
         self._has_told = False
+        if is_told_of_some:
+            driver.core.expect([_ANYBODY])
 
     def follow(self) -> None:
         """Call whoever is there now; no lock is held."""
@@ -35,19 +38,25 @@ class Introductions:
             return
         with self._services.lock:
             self._version, members = view.version, list(view.present())
-        if len(members) > FOUND_PEERS_MAX and not self._has_told:
-            self._has_told = True
-            _log.warning(
-                "%d nodes share this bus, more than the %d that are connected to though nobody"
-                ' named them: links=["services"] has no such bound', len(members), FOUND_PEERS_MAX,
-            )  # fmt: skip
+        if len(members) > FOUND_PEERS_MAX:
+            self._tell_bound(len(members))
         found = {
             HostAndPort(*one.place): make_key(one.node, one.life)
             for one in islice(members, FOUND_PEERS_MAX)
         }
         with driver.lock:
             tcp.link.call_also(found, self._is_nearby)
+            driver.core.expect(found.values())
         driver.loop.wake_by(monotonic_ns())
+
+    def _tell_bound(self, count: int) -> None:
+        """Say once that not everybody is connected to."""
+        if not self._has_told:
+            self._has_told = True
+            _log.warning(
+                "%d nodes share this bus, of which %d are connected to though nobody named them;"
+                ' with links=["services"] there is no such bound', count, FOUND_PEERS_MAX,
+            )  # fmt: skip
 
     def _is_nearby(self, key: bytes) -> bool:
         """Tell whether a pipe of this host leads to a node."""

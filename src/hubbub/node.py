@@ -95,11 +95,11 @@ class Node(Closing):
             connection.driver.finish("never started")
             raise ConfigurationError(f"this node is on channel {channel.name} already")
         self._listeners.add(on_event, channel=connection.name, owner=connection)
+        if self._options.is_finding:
+            self._find_others()  # Before the channel looks around: those are there, too.
         connection.start()
         if self._options.services.is_open or SERVICES in self.links:
             self._open_services()
-        elif self._options.is_finding:
-            self._find_others()
         self._host.connect(connection)
         return connection
 

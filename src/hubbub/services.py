@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from random import Random, SystemRandom
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic, monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from hubbub.limits import (
     SERVICE_PAYLOAD_BYTES_MAX,
 )
 from hubbub.links.datagram import DatagramLink, resolve
+from hubbub.links.dialling import HostAndPort
 from hubbub.links.group_ear import GroupEar
 from hubbub.links.interfaces import choose
 from hubbub.links.listening import address_text
@@ -70,6 +71,7 @@ _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
 _AROUND_BYTES = 40 + 8 + HEADER_BYTES + ENVELOPE_BYTES + 21 + 2
+_LOOK_UP_S = 5.0  # Between two looks for the address of a name.
 _REPORT_S = 1.0  # Events of one service and reason: one so often.
 _REPORTED_MAX = 1024
 
@@ -84,29 +86,50 @@ class Services:
         self._reported: dict[tuple[str, str], float] = {}
         link = DatagramLink(*_where(node, connection))
         self._ear = _ear(node, connection, link)
-        seeds = _seeds(node, connection)
+        seeds, names = _seeds(node, connection)
         settings = _options(options, _batch_bytes(node, connection))
         now = monotonic_ns()
         machine = Rendezvous(
             now, node.id, node.identity.incarnation, hash_domain(node.domain),
             Random(SystemRandom().getrandbits(64)), seeds=[s for s in seeds if s != link.place],
             options=settings, wall_offset_ns=time_ns() - now,
-            is_expecting="multicast" in node.links,
+            is_expecting="multicast" in node.links or bool(names),
             group=None if self._ear is None else self._ear.place,
         )  # fmt: skip
         self.driver = ServiceDriver(machine, link, node._loop, self._take)
         self._introductions: Introductions | None = None  # By which others are connected to.
         if node._options.is_finding and not options.is_guest:
-            self._introductions = Introductions(self.driver, connection.driver)
+            self._introductions = Introductions(
+                self.driver, connection.driver, is_told_of_some=bool(node._options.peers)
+            )
         self._core_driver = connection.driver
         self.subjects: SubjectServices | None = None  # Those that travel by services.
         if SERVICES in node.links:
             self.subjects = SubjectServices(connection, self, options.service_levels)
         node._loop.attach(self.driver, node._options.switch_interval_ms, node._options.spin_us)
         _log.info("services at %s:%s", *link.place)
+        if names:
+            Thread(target=self._look_up, args=(names,), name="hubbub-resolver", daemon=True).start()
         if "multicast" in node.links:
             connection.driver.core.on_members = self._hear
             self._announce()
+
+    def _look_up(self, names: list[HostAndPort]) -> None:
+        """Find the addresses of peers that were named, again and again until all have one."""
+        is_told_by_tcp = self._core_driver.tcp is not None
+        told = {host for host, _ in names if is_told_by_tcp}
+        while names and self.driver.closed_reason is None:
+            for host, port in list(names):
+                place = resolve(host, port)
+                if place is not None:
+                    names.remove(HostAndPort(host, port))
+                    with suppress(ClosedError):
+                        self.driver.call(self.driver.machine.swim.add_seed, place)
+                elif host not in told:
+                    told.add(host)
+                    _log.warning("peers: %s has no address; it is looked up again and again", host)
+            if names:
+                self.driver.closed.wait(_LOOK_UP_S)
 
     def open(self, name: str) -> Service:
         """Return the service of a name; the same one each time."""
@@ -334,16 +357,18 @@ def _where(node: "Node", connection: "Connection") -> Place:
     return node._options.listen.host or host, connection.channel.port if port is None else port
 
 
-def _seeds(node: "Node", connection: "Connection") -> list[Place]:
-    """Return the addresses of the peers that were named."""
-    port, found = connection.channel.port, []
-    for host, named in node._options.peers:
-        place = resolve(host, named or port)
+def _seeds(node: "Node", connection: "Connection") -> tuple[list[Place], list[HostAndPort]]:
+    """Return the addresses of the peers that were named, and the names that are to be looked up."""
+    places: list[Place] = []
+    names: list[HostAndPort] = []
+    for host, port in node._options.peers:
+        named = HostAndPort(host, port or connection.channel.port)
+        place = resolve(*named, is_numeric=True)
         if place is None:
-            _log.warning("peers: nobody knows the host %s; services are looked for elsewhere", host)
+            names.append(named)
         else:
-            found.append(place)
-    return found
+            places.append(place)
+    return places, names
 
 
 def _batch_bytes(node: "Node", connection: "Connection") -> int:

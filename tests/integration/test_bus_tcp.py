@@ -110,10 +110,9 @@ def udp_sockets() -> set[str]:
     return known & own
 
 
-def test_node_without_multicast_has_no_udp_socket() -> None:
+def test_node_that_names_its_links_has_no_udp_socket() -> None:
     place, before = fresh_place(), udp_sockets()
-    with place.open("n", links=None, multicast=False, peers=LOOPBACK) as node:
-        assert node.links == ("inproc", "local", "tcp")
+    with place.open("n", links=["inproc", "local", "tcp"], peers=LOOPBACK) as node:
         subscription = node.subscribe("/x")
         assert node.publish("/x", b"1") == 1
         assert take(subscription, 1)[0].link == "loopback"

@@ -36,7 +36,7 @@ def add_host(actor: Actor) -> None:
     ip(f"address add {HERE}/24 dev here")
 
 
-def leave() -> None:
+def leave(address: str = THERE) -> None:
     """Move this process into a network namespace of its own, and wait for a cable."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -44,7 +44,7 @@ def leave() -> None:
     hear()
     ip("link set lo up")
     ip("link set there up")
-    ip(f"address add {THERE}/24 dev there")
+    ip(f"address add {address}/24 dev there")
 
 
 def publish_from_there(place: list[Any], count: int, loss: float) -> None:

@@ -160,11 +160,12 @@ def _bind(host: str, port: int) -> socket.socket:
     return opened
 
 
-def resolve(host: str, port: int) -> Place | None:
-    """Return the numeric address of a host; None: nobody knows it."""
+def resolve(host: str, port: int, *, is_numeric: bool = False) -> Place | None:
+    """Return the numeric address of a host; None: nobody knows it, or it would have to be asked."""
+    flags = socket.AI_NUMERICHOST if is_numeric else 0
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    except OSError:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=flags)
+    except (OSError, UnicodeError):
         return None
     address = found[0][4]
     return str(address[0]), int(address[1])

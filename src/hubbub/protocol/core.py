@@ -5,7 +5,7 @@ events, fetched by the shell. Nothing here raises because of what a peer sent: i
 `drops`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from random import Random
 
@@ -607,6 +607,10 @@ class Core:
         if self.outgoing.reliable.is_held and self.discovery.has_looked(now):
             self._hold(is_held=False)
             self.register.open(now)
+
+    def expect(self, keys: Iterable[bytes]) -> None:
+        """Do not end the opening before these have said what they want: others told of them."""
+        self.discovery.expect(keys)
 
     def _hold(self, *, is_held: bool) -> None:
         for sender in self.outgoing.senders.values():

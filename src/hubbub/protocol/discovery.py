@@ -9,7 +9,7 @@ stranger is never larger than what a rate limit allows.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from zlib import crc32
 
@@ -77,6 +77,7 @@ class Discovery:
         self._began_ns = now
         self._look_ns = OPENING  # For how long to look around, from the first HELLO or a stall on.
         self.opens_ns = now + OPENING
+        self._expected: frozenset[bytes] = frozenset()
         self.hello_ns: int | None = now
         self.hellos_left = OPENING // OPENING_HELLO_INTERVAL
         self.hello_interval_ns = OPENING_HELLO_INTERVAL
@@ -120,7 +121,19 @@ class Discovery:
         """
         if self._is_late(now, self.opens_ns):
             self._look_until(now, now + self._look_ns)
+        if now >= self.opens_ns and self._is_expecting(now):
+            self.opens_ns = now + OPENING_HELLO_INTERVAL
         return now >= self.opens_ns
+
+    def expect(self, keys: Iterable[bytes]) -> None:
+        """Open only when these have said what they want, or have had much longer than others."""
+        self._expected = frozenset(keys)
+
+    def _is_expecting(self, now: int) -> bool:
+        if not self._expected or now >= self._began_ns + OPENING_WHEN_CLOSING:
+            return False
+        known = {key for key, peer in self.peers.items() if peer.is_known}
+        return not self._expected <= known
 
     def look_longer(self, now: int) -> None:
         """Look around for longer than usual, because what waits to be sent is all there will be."""

@@ -100,6 +100,13 @@ class Swim:
             self._apply(now, Record(node, place[0], place[1], 0, life, 0), place)
             self._ping(now, node, place)
 
+    def add_seed(self, now: int, place: Place) -> None:
+        """Ask at one more address from now on."""
+        if place not in self.seeds:
+            self.seeds.append(place)
+            self._join_ns = now
+            self._plan()
+
     def announcement(self, port: int) -> Members:
         """Say to a whole group that we are here, at this port of the address it comes from."""
         own = msgspec.structs.replace(self.own_record(), port=port)
