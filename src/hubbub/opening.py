@@ -79,12 +79,13 @@ def open(
     "datagram", and "tcp" if asked for, or ["services"] alone. `peers` names nodes to connect to by
     TCP, such as "10.0.0.7:7266" or "host"; `listen` is where others find this node; both by default
     the channel's port. `tcp` says who may connect, and by which certificates. `multicast=False`
-    does without UDP unless `links` names "datagram", `network=False` without IP. Nodes of this host
-    meet in a directory, by the network, or both (`registration`). `faults` mistreats frames of
-    multicast and datagrams, the only links then unless `links` says otherwise. With `services=True`
-    (or "v1", `ServiceOptions`) it shares services at once. `tell_events=False` keeps from recorders
-    what it dropped. `hubbub.Settings` has more. The rest is from the environment (HUBBUB_DOMAIN,
-    ...), else from the TOML file HUBBUB_CONFIG.
+    does without groups, and finds all whom the `peers` know, unless `links` or `tcp` say whom to
+    connect to; `network=False` does without IP. Nodes of this host meet in a directory, by the
+    network, or both (`registration`). `faults` mistreats frames of multicast and datagrams, the
+    only links then unless `links` says otherwise. With `services=True` (or "v1", `ServiceOptions`)
+    it shares services at once. `tell_events=False` keeps from recorders what it dropped.
+    `hubbub.Settings` has more. The rest is from the environment (HUBBUB_DOMAIN, ...), else from the
+    TOML file HUBBUB_CONFIG.
     """
     _begin(key_file, log, options)
     sizes = _sizes(frame_bytes_max, receive_buffer_bytes, send_buffer_bytes)

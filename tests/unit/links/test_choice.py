@@ -5,10 +5,17 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ConfigurationError
-from hubbub.links.choice import best_effort_links, choose_links, refuse_unrepaired, take_ways
+from hubbub.links.choice import (
+    best_effort_links,
+    choose_links,
+    is_finding,
+    refuse_unrepaired,
+    take_ways,
+)
 from hubbub.links.dialling import HostAndPort
 from hubbub.links.faults import Faults
 from hubbub.links.listening import ListenAt
+from hubbub.links.tcp_options import TcpOptions
 
 
 def links(
@@ -114,3 +121,23 @@ def test_datagram_alone_is_refused_for_what_is_to_be_reliable() -> None:
             refuse_unrepaired(links)
     for links in ((), ("inproc",), ("datagram", "tcp"), ("local", "datagram")):
         refuse_unrepaired(links)
+
+
+@pytest.mark.parametrize(
+    ("options", "tcp", "wanted"),
+    [
+        ({"multicast": False, "peers": "h"}, TcpOptions(), True),
+        ({"multicast": False}, TcpOptions(compress="zlib"), True),
+        ({"peers": "h"}, TcpOptions(), False),
+        ({"links": ["local", "tcp"], "peers": "h"}, TcpOptions(), False),
+        ({"multicast": False, "peers": "h"}, TcpOptions(allow=("10.0.0.0/8",)), False),
+        ({"multicast": False}, TcpOptions(ca="a", certificate="b", key="c"), False),
+        ({"multicast": False, "registration": "local", "peers": "h"}, TcpOptions(), False),
+        ({"multicast": False, "network": False}, TcpOptions(), False),
+    ],
+)
+def test_others_are_found_where_nothing_says_whom_to_connect_to(
+    options: dict[str, Any], tcp: TcpOptions, wanted: bool
+) -> None:
+    asked = take_ways(**{"links": None, "peers": None, "listen": None, "multicast": True} | options)
+    assert is_finding(asked, tcp) is wanted

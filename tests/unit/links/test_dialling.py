@@ -194,3 +194,40 @@ def test_name_that_is_not_found_is_looked_up_ever_less_often(
         time.sleep(0.001)
     assert target.interval_ns >= 4 * DIAL_INTERVAL and caller.now > 300 * MS
     caller.close()
+
+
+def test_who_is_told_of_is_called_until_nobody_tells_of_it(port: int) -> None:
+    caller, place = Caller(), HostAndPort("127.0.0.1", port)
+    caller.dialler.call_also({place: OTHER})
+    [(opened, target)] = caller.step()
+    assert (target.host, target.port, caller.dialler.found) == (*place, 1)
+    caller.dialler.call_also({place: OTHER})
+    assert caller.dialler.targets == [target], "it is called already"
+    caller.dialler.call_also({})
+    caller.dialler.retry(caller.now, target)
+    assert caller.dialler.deadline() is None, "its connection has ended, and nobody tells of it"
+    opened.close()
+    caller.close()
+
+
+def test_who_is_told_of_in_another_life_is_called_anew(port: int) -> None:
+    caller, place = Caller(), HostAndPort("127.0.0.1", port)
+    caller.dialler.call_also({place: OTHER})
+    caller.connected.add(OTHER)
+    assert caller.step() == [], "it has called us"
+    caller.dialler.call_also({place: b"q" * 20})
+    [(opened, _)] = caller.step()
+    opened.close()
+    caller.close()
+
+
+def test_who_is_nearby_is_called_only_if_it_was_named(port: int) -> None:
+    place = HostAndPort("127.0.0.1", port)
+    caller = Caller(place)
+    caller.dialler.is_nearby = lambda key: True
+    caller.dialler.call_also({place: OTHER, HostAndPort("127.0.0.2", port): OTHER})
+    assert caller.dialler.found == 1, "the other one was named"
+    [(opened, target)] = caller.step()
+    assert target.host == "127.0.0.1"
+    opened.close()
+    caller.close()
