@@ -70,6 +70,20 @@ def test_opening_lasts_from_the_first_hello_however_late_that_is() -> None:
     assert not late.outgoing.reliable.is_held
 
 
+def test_opening_waits_for_those_of_whom_others_told_but_not_for_ever() -> None:
+    lan = Lan(1)
+    lan.run(200 * MS)
+    [known] = lan.nodes
+    patient, vain = lan.add().core, lan.add().core
+    patient.expect([known.core.endpoint.key])
+    vain.expect([bytes(20)])
+    lan.run(OPENING + OPENING_HELLO_INTERVAL)
+    assert not patient.outgoing.reliable.is_held, "it is known as soon as it would be anyway"
+    assert vain.outgoing.reliable.is_held
+    lan.run(OPENING_WHEN_CLOSING - OPENING)
+    assert not vain.outgoing.reliable.is_held
+
+
 def test_node_that_stood_still_while_it_opened_looks_around_again() -> None:
     """What was answered meanwhile was still to be read, and its message went to nobody."""
     lan = Lan(1)
