@@ -217,6 +217,7 @@ INVENTORY_SERVICES: Final = 8  # In one frame: a name may be long.
 RETAIN_MS: Final = 3_600_000
 RECORDS_PER_FRAME_MAX: Final = 16
 MEMBERS_MAX: Final = 20_000
+SEEDS_MAX: Final = 64  # Addresses to ask at, where names have had several in the course of time.
 JOIN_INTERVAL: Final = 500 * MS
 JOIN_PATIENCE: Final = 1 * SECOND  # So long a node looks for others before it acts alone.
 LEAVE_PATIENCE: Final = 2 * SECOND

@@ -71,7 +71,8 @@ _ANNOUNCE_ALONE_NS = 500 * MS
 _ANNOUNCE_NS = 30 * SECOND
 # Headers of IPv6, UDP and a frame, the envelope, the head of a message, the count of a batch.
 _AROUND_BYTES = 40 + 8 + HEADER_BYTES + ENVELOPE_BYTES + 21 + 2
-_LOOK_UP_S = 5.0  # Between two looks for the address of a name.
+_LOOK_UP_S = 5.0  # Between two looks for the address of a name,
+_LOOK_UP_AGAIN_S = 60.0  # and where there is one, and somebody is known.
 _REPORT_S = 1.0  # Events of one service and reason: one so often.
 _REPORTED_MAX = 1024
 
@@ -115,21 +116,21 @@ class Services:
             self._announce()
 
     def _look_up(self, names: list[HostAndPort]) -> None:
-        """Find the addresses of peers that were named, again and again until all have one."""
-        is_told_by_tcp = self._core_driver.tcp is not None
-        told = {host for host, _ in names if is_told_by_tcp}
-        while names and self.driver.closed_reason is None:
-            for host, port in list(names):
-                place = resolve(host, port)
+        """Find the addresses of peers that were named, again and again: they may change."""
+        machine, told = self.driver.machine, set[HostAndPort]()
+        while self.driver.closed_reason is None:
+            found = [(name, resolve(*name)) for name in names]
+            for name, place in found:
                 if place is not None:
-                    names.remove(HostAndPort(host, port))
                     with suppress(ClosedError):
-                        self.driver.call(self.driver.machine.swim.add_seed, place)
-                elif host not in told:
-                    told.add(host)
-                    _log.warning("peers: %s has no address; it is looked up again and again", host)
-            if names:
-                self.driver.closed.wait(_LOOK_UP_S)
+                        self.driver.call(machine.swim.add_seed, place)
+                elif name not in told and self._core_driver.tcp is None:  # Which says so itself.
+                    told.add(name)
+                    _log.warning(
+                        "peers: %s has no address; it is looked up again and again", name[0]
+                    )
+            is_soon = not machine.view.members or any(place is None for _, place in found)
+            self.driver.closed.wait(_LOOK_UP_S if is_soon else _LOOK_UP_AGAIN_S)
 
     def open(self, name: str) -> Service:
         """Return the service of a name; the same one each time."""

@@ -1,6 +1,7 @@
 """Nodes that nobody named: without multicast one address is enough to be connected to all."""
 
 import signal
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -56,18 +57,42 @@ def subscribe(place: list[Any], known: str, options: dict[str, Any]) -> None:
             say([message.payload.decode(), message.source.name, message.link])
 
 
-def publish_at_once(place: list[Any], known: str) -> None:
-    """Publish right after opening, and stay."""
+def publish(place: list[Any], known: str) -> None:
+    """Publish as soon as somebody wants it, and stay."""
     with Place(*place).open("press", **FINDING, listen=0, peers=[known]) as node:
         publisher = node.publisher("/x")
-        publisher.publish(b"first")
         wait_until(lambda: publisher.receivers)
-        publisher.publish(b"second")
-        say(sorted(peers_of(node)))
+        publisher.publish(b"1")
+        wait_until(lambda: peers_of(node) == {"anchor", "reader"})
+        say("published")
         hear()
 
 
-def test_who_knows_one_address_hears_all_and_what_is_published_at_once() -> None:
+def test_who_knows_one_address_hears_all() -> None:
+    place = fresh_place()
+    with place.open("anchor", **FINDING, listen=0) as anchor:
+        known = address_of(anchor)
+        with (
+            acting(subscribe, place, known, FINDING) as reader,
+            acting(publish, place, known) as press,
+        ):
+            assert reader.hear() == "ready"
+            assert reader.hear() == ["1", "press", "tcp"]
+            assert press.hear() == "published"
+            press.tell()
+
+
+def publish_at_once(place: list[Any], known: str) -> None:
+    """Publish right after opening, again and again until told that it came."""
+    for _ in range(20):  # On a busy machine others may take longer to say what they want.
+        with Place(*place).open("press", **FINDING, listen=0, peers=[known]) as node:
+            node.publish("/x", b"at once")
+            say("published")
+            if hear() == "enough":
+                return
+
+
+def test_what_is_published_at_once_reaches_who_was_found() -> None:
     place = fresh_place()
     with place.open("anchor", **FINDING, listen=0) as anchor:
         known = address_of(anchor)
@@ -76,10 +101,14 @@ def test_who_knows_one_address_hears_all_and_what_is_published_at_once() -> None
             acting(publish_at_once, place, known) as press,
         ):
             assert reader.hear() == "ready"
-            assert reader.hear()[:2] == ["first", "press"]
-            assert reader.hear() == ["second", "press", "tcp"]
-            assert press.hear() == ["anchor", "reader"]
-            press.tell()
+            for _ in range(20):
+                assert press.hear() == "published"
+                with suppress(AssertionError):
+                    assert reader.hear(1)[:2] == ["at once", "press"]
+                    press.tell("enough")
+                    return
+                press.tell("again")
+            pytest.fail("none of twenty messages came")
 
 
 def test_found_node_that_dies_and_comes_back_elsewhere_is_found_again() -> None:
@@ -90,7 +119,7 @@ def test_found_node_that_dies_and_comes_back_elsewhere_is_found_again() -> None:
         as watcher,
     ):  # fmt: skip
         for life in (1, 2):
-            with acting(publish_at_once, place, address_of(anchor)) as press:
+            with acting(publish, place, address_of(anchor)) as press:
                 wait_until(lambda life=life: lives_of("press", events) == life)
                 wait_until(lambda: found_by(watcher) == 1)
                 press.signal(signal.SIGKILL)
@@ -178,7 +207,8 @@ def act_on_host(place: list[Any], host: str, role: str) -> None:
             assert publisher.wait_for_subscribers(1, 20)
             for number in range(3):
                 publisher.publish(b"%d" % number)
-            say(sorted(peers_of(node)))
+            wait_until(lambda: peers_of(node) == {"anchor", "reader"})
+            say("published")
         hear()
 
 
@@ -201,7 +231,7 @@ def three_hosts() -> None:
             actor.tell()
         assert reader.hear() == "ready"
         assert reader.hear() == [[str(number), "press"] for number in range(3)]
-        assert press.hear() == ["anchor", "reader"]
+        assert press.hear() == "published"
         reader.tell()
         press.tell()
 

@@ -22,6 +22,7 @@ from hubbub.links.interfaces import plain_address
 
 _LOOKING_UP: Final = 20 * MS  # So often is looked whether a name was found.
 _HOST_BYTES_MAX: Final = 255
+_IN_VAIN_MAX: Final = 3  # Within half a second, if refused: who is started together may be late.
 _log = logging.getLogger("hubbub.connection")
 IsNearby = Callable[[bytes], bool]
 
@@ -63,7 +64,7 @@ class Target:
 
     __slots__ = (
         "_addresses", "_calls", "_has_told", "began_ns", "due_ns", "has_no_address", "host",
-        "interval_ns", "is_busy", "is_looking_up", "key", "port", "told",
+        "in_vain", "interval_ns", "is_busy", "is_looking_up", "key", "port", "told",
     )  # fmt: skip
 
     def __init__(self, host: str, port: int, told: bytes = b"") -> None:
@@ -79,6 +80,7 @@ class Target:
         self.interval_ns = DIAL_INTERVAL
         self._addresses: list[Any] = []
         self._calls = 0
+        self.in_vain = 0  # Calls that nobody answered, since the last one that somebody did.
         self._has_told = False
 
     def next_address(self) -> Any:
@@ -97,6 +99,15 @@ class Target:
         if self._calls % len(self._addresses) == 0:
             self._addresses = []  # The next time they may be others.
         return address
+
+    def miss(self) -> None:
+        """Note that nobody answered, and say so, if it is not the first time."""
+        self.in_vain += 1
+        if self.in_vain == _IN_VAIN_MAX and not self.told:
+            _log.warning(
+                "peers: nobody answers at %s port %d; it is called again and again",
+                self.host, self.port,
+            )  # fmt: skip
 
     def _look_up_name(self) -> None:
         with contextlib.suppress(OSError, UnicodeError):
@@ -159,6 +170,7 @@ class Dialler:
         for fileno, (_, target) in list(self._calls.items()):
             if now >= target.began_ns + DIAL_TIMEOUT:
                 self._hang_up(fileno).close()
+                target.miss()
                 self.retry(now, target)
         for target in self.targets:
             if target.is_busy or self._is_self(target) or now < target.due_ns:
@@ -190,6 +202,7 @@ class Dialler:
             code = error.errno or errno.EINVAL
         if code not in (0, errno.EINPROGRESS):
             opened.close()
+            target.miss()
             self.retry(now, target)
             return
         target.is_busy = True
@@ -210,6 +223,7 @@ class Dialler:
         opened = self._hang_up(fileno)
         if opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             opened.close()
+            target.miss()
             self.retry(now, target)
             return None
         return opened, target
@@ -230,6 +244,7 @@ class Dialler:
     def met(self, target: Target, key: bytes) -> None:
         """Note who is there: the next calls need not wait long."""
         target.key = key
+        target.in_vain = 0
         target.interval_ns = DIAL_INTERVAL
 
     def missed(self, now: int, key: bytes) -> None:

@@ -231,3 +231,16 @@ def test_who_is_nearby_is_called_only_if_it_was_named(port: int) -> None:
     assert target.host == "127.0.0.1"
     opened.close()
     caller.close()
+
+
+def test_named_peer_that_does_not_answer_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    place = HostAndPort("127.0.0.1", free_port())
+    caller = Caller(place)
+    caller.dialler.call_also({HostAndPort("127.0.0.1", free_port()): OTHER})
+    for _ in range(20):
+        assert caller.step() == []
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        f"peers: nobody answers at {place.host} port {place.port}; it is called again and again"
+    ]
+    caller.close()

@@ -20,6 +20,7 @@ from hubbub.limits import (
     MS,
     RECORDS_PER_FRAME_MAX,
     SECOND,
+    SEEDS_MAX,
     US,
 )
 from hubbub.protocol.rendezvous.profile import Profile
@@ -103,7 +104,7 @@ class Swim:
     def add_seed(self, now: int, place: Place) -> None:
         """Ask at one more address from now on."""
         if place not in self.seeds:
-            self.seeds.append(place)
+            self.seeds = [*self.seeds[-SEEDS_MAX + 1 :], place]
             self._join_ns = now
             self._plan()
 
