@@ -410,6 +410,10 @@ class Manager:
         self.spread.pass_on(now, info, below)
 
     def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
+        # As at members, requests are numbered apart, so they have a window of their own.
+        origin = (request.origin, request.incarnation ^ True, request.extra.subject)
+        if not service.seen.is_new(origin, request.sequence):
+            return TAKEN, service.listing.count  # Else the next member would do it, too.
         place = self.view.place_of(request.origin) or request.extra.place
         info = make_info(service.epoch, request, service.order, Extra(place=place))
 
