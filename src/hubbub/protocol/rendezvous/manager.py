@@ -120,11 +120,9 @@ class Manager:
         return answer
 
     def _take_everywhere(self, now: int, request: Request) -> Answer:
-        name, credentials = request.extra.name, request.extra.credentials
         if request.message.type == PUBLISH:
             return Answer(request.hop, UNAVAILABLE)
-        if not self.seat.policy("subscribe", EVERYWHERE, name, request.origin, credentials):
-            self.seat.counters["refused"] += 1
+        if not self._is_allowed(request, request.extra.name):
             return Answer(request.hop, REFUSED)
         return self.everywhere.take(now, request)
 
@@ -253,6 +251,8 @@ class Manager:
         lines = self.everywhere.wanting(request.extra.subject)
         if request.message.type != PUBLISH or not lines:
             return self._answer(now, request, None, UNAVAILABLE)
+        if not self._is_allowed(request, request.extra.name):
+            return self._answer(now, request, None, REFUSED)
         self._send(now, lines, make_info(0, request._replace(flags=request.flags & BATCH), 0))
         return self._answer(now, request, None, TAKEN, len(lines))
 
@@ -285,16 +285,23 @@ class Manager:
 
     def _serve(self, now: int, service: Service, request: Request) -> Answer:
         """Do what is asked."""
-        action, serve = _SERVE[request.message.type]
         name = service.name or request.extra.name
-        credentials = request.extra.credentials
-        if not self.seat.policy(action, service.key, name, request.origin, credentials):
-            self.seat.counters["refused"] += 1
+        if not self._is_allowed(request, name):
             self._drop_if_unused(service)
             return self._answer(now, request, service, REFUSED)
         service.name = name
+        _, serve = _SERVE[request.message.type]
         status, number = serve(self, now, service, request)
         return self._answer(now, request, service, status, number)
+
+    def _is_allowed(self, request: Request, name: str) -> bool:
+        """Ask the policy; every way by which anything is done leads by here."""
+        (type, key, _), extra = request.message, request.extra
+        action, _ = _SERVE[type]
+        is_allowed = self.seat.policy(action, key, name, request.origin, extra.credentials)
+        if not is_allowed:
+            self.seat.counters["refused"] += 1
+        return is_allowed
 
     def _answer(
         self, now: int, request: Request, service: Service | None, status: int, number: int = 0
