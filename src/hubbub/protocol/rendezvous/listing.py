@@ -13,7 +13,7 @@ from hubbub.errors import SubjectError
 from hubbub.limits import ABSENCE, SERVICE_LEASE, SUBSCRIBERS_MAX
 from hubbub.protocol.rendezvous.seat import NEVER, Place
 from hubbub.subjects import matches
-from hubbub.wire.services import ABSENT, BARE, ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
+from hubbub.wire.services import ABSENT, BARE, ENTRY_FLAGS, FULL, NO_LOCAL, STALE, TAKEN, Entry
 
 _SUBJECTS_KEPT: Final = 4096
 
@@ -50,6 +50,11 @@ class Line:
         return self.is_absent or (self.is_in and bool(self.flags & BARE or self.patterns))
 
     @property
+    def is_no_local(self) -> bool:
+        """Tell whether it subscribes to what others publish alone."""
+        return self.is_in and bool(self.flags & NO_LOCAL)
+
+    @property
     def is_absent(self) -> bool:
         """Tell whether it was struck off because its node seems to be dead."""
         return bool(self.flags & ABSENT)
@@ -62,6 +67,7 @@ class Listing:
         self.lines: dict[bytes, Line] = {}
         self.count = 0  # Of those who subscribe,
         self.special = 0  # and of those among them who are not served as all others are.
+        self.no_local = 0  # Of those among them who do not want what they publish themselves.
         self.absent = 0  # Of those who were struck off, and may come back.
         self._wanting: dict[str, list[Line]] = {}  # By subject, as long as nobody comes or goes.
         self.changed: set[bytes] = set()  # Whose lines copies do not know yet.
@@ -94,6 +100,11 @@ class Listing:
         """Return the line of a subscriber."""
         line = self.lines.get(node)
         return line if line is not None and line.is_in else None
+
+    def leaves_out(self, publisher: bytes) -> bool:
+        """Tell whether a publisher is on the list, and does not want what is its own."""
+        line = self.lines.get(publisher)
+        return line is not None and line.is_no_local
 
     def subscribe(
         self, now: int, node: bytes, stamp: int, flags: int, place: Place | None, lease_ns: int,
@@ -200,6 +211,7 @@ class Listing:
         before = self.lines.get(line.node)
         self.count += line.is_in - (before is not None and before.is_in)
         self.special += line.is_special - (before is not None and before.is_special)
+        self.no_local += line.is_no_local - (before is not None and before.is_no_local)
         self.absent += line.is_absent - (before is not None and before.is_absent)
         self._wanting.clear()
         self.lines[line.node] = line

@@ -248,7 +248,7 @@ class Manager:
 
     def _unheard(self, now: int, request: Request) -> Answer:
         """Answer a message of a service that nobody subscribes to, unless by a wildcard."""
-        lines = self.everywhere.wanting(request.extra.subject)
+        lines = self._wanting(None, request.extra.subject, request.origin)
         if request.message.type != PUBLISH or not lines:
             return self._answer(now, request, None, UNAVAILABLE)
         if not self._is_allowed(request, request.extra.name):
@@ -352,12 +352,9 @@ class Manager:
         if request.flags & ANYCAST:
             return self._ask_one(now, service, request)
         subject = request.extra.subject
-        wanting = service.listing.wanting(subject)
-        others = self.everywhere.wanting(subject)
-        if others:
-            wanting = [*{line.node: line for line in (*others, *wanting)}.values()]
+        wanting = self._wanting(service, subject, request.origin)
         count = len(wanting)
-        missing = self._missing(now, service, subject)
+        missing = self._missing(now, service, subject, request.origin)
         if not count and not missing and not request.flags & RETAIN:
             return UNAVAILABLE, 0
         messages = request.messages
@@ -375,11 +372,20 @@ class Manager:
         self._send_missing(now, missing, info)
         return TAKEN if count else UNAVAILABLE, count
 
-    def _missing(self, now: int, service: Service, subject: str) -> list[Line]:
+    def _wanting(self, service: Service | None, subject: str, publisher: bytes) -> list[Line]:
+        """Return who is to have a message of a node, and is there."""
+        lines = [] if service is None else service.listing.wanting(subject)
+        wild = self.everywhere.wanting(subject)
+        if wild:
+            lines = [*{line.node: line for line in (*wild, *lines)}.values()]
+        return _leave_out(publisher, lines)
+
+    def _missing(self, now: int, service: Service, subject: str, publisher: bytes) -> list[Line]:
         """Return who would have a message, and is not there to take it."""
         wild = self.everywhere.missing(now, subject)
         lines = service.listing.missing(now, subject)
-        return [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
+        lines = [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
+        return _leave_out(publisher, lines)
 
     def _send_missing(self, now: int, lines: list[Line], info: Request) -> None:
         """Keep a message for those who may come back; who has, and did not say more, gets it."""
@@ -393,17 +399,11 @@ class Manager:
     def count_receivers(self, key: bytes, subject: str, publisher: bytes) -> int:
         """Return how many would have a message of a node, if it were published now."""
         service = self.services.get(key)
-        is_served = service is not None and service.is_served
-        lines = service.listing.wanting(subject) if service is not None and is_served else []
-        found = {line.node: line for line in (*self.everywhere.wanting(subject), *lines)}
-        own = found.get(publisher)
-        return len(found) - (own is not None and bool(own.flags & NO_LOCAL))
+        served = service if service is not None and service.is_served else None
+        return len(self._wanting(served, subject, publisher))
 
-    def _send(self, now: int, wanting: list[Line], info: Request) -> None:
+    def _send(self, now: int, lines: list[Line], info: Request) -> None:
         """Send a message to those who want it, ourselves included."""
-        lines = [
-            line for line in wanting if not (line.flags & NO_LOCAL and line.node == info.origin)
-        ]
         if any(line.node == self.seat.node for line in lines):
             self.own.deliver(now, info)
         self.spread.send(now, lines, info)
@@ -685,6 +685,11 @@ def describe(service: Service) -> Managed:
     """Say of a service what others are told who look on."""
     messages = service.order % ORDER_LEAP
     return Managed(service.key, service.name, service.epoch, messages, service.listing.count)
+
+
+def _leave_out(publisher: bytes, lines: list[Line]) -> list[Line]:
+    """Return who is to have a message: not its publisher, if it does not want its own."""
+    return [line for line in lines if not (line.flags & NO_LOCAL and line.node == publisher)]
 
 
 _Serve = Callable[[Manager, int, Service, Request], tuple[int, int]]

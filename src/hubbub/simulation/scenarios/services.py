@@ -424,7 +424,8 @@ def services_anycast(stage: Stage) -> None:
     town.settle(["sums"])
     asker = random.choice([node for node in nodes if node not in members])
     # Later than who sends it waits for an answer; no loss by which a member would be given up.
-    stage.faults(**random.choice([{"delay_ns": 60 * MS}, {"duplicate": 0.2}, {"loss": 0.02}]))
+    fault, much = random.choice([("delay_ns", 60 * MS), ("duplicate", 0.2), ("loss", 0.02)])
+    stage.faults(**{fault: much})
     asked = _ask_any(town, asker, 8)
     stage.faults()
     for payload in asked:

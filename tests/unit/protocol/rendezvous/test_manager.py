@@ -1,10 +1,12 @@
 """What a manager does with requests: each once, only what is allowed, none that leaps too far."""
 
+import pytest
+
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
-from hubbub.wire.services import ANSWERS, REFUSED, TAKEN, service_key
+from hubbub.wire.services import ANSWERS, NO_LOCAL, REFUSED, TAKEN, UNAVAILABLE, service_key
 
 NAME = "news"
 
@@ -61,3 +63,28 @@ def test_who_may_not_publish_does_not_reach_wildcards_of_a_service_without_subsc
         *(("subscribe", wild, ""), ("unsubscribe", wild, "")),
         ("publish", service_key(NAME), ""),
     }
+
+
+@pytest.mark.parametrize("subject", ["", "/plant/x"])
+def test_publisher_that_wants_nothing_of_its_own_does_not_count_as_its_subscriber(
+    subject: str,
+) -> None:
+    """It was told that its message went to one subscriber, which was itself, and had nothing."""
+    town = Town(Stage(1))
+    town.open_many(4)
+    publisher, other = apart(town, 2)
+    publisher.subscribe(NAME, flags=NO_LOCAL)
+    town.settle([NAME])
+    ends = []
+    for change in (None, other.subscribe, other.unsubscribe):
+        if change is not None:
+            change(NAME)
+            town.world.run_for(1 * SECOND)
+        for node in (publisher, other):
+            node.settled.clear()
+            for number in range(3):  # The first goes the long way, the last ones the short way.
+                node.publish(NAME, b"%d %d" % (len(ends), number), subject=subject)
+                town.world.run_for(100 * MS)
+            ends.append({(one.status, one.number) for one in node.settled})
+    alone, together = [{(UNAVAILABLE, 0)}, {(TAKEN, 1)}], [{(TAKEN, 1)}, {(TAKEN, 2)}]
+    assert ends == alone + together + alone
