@@ -11,7 +11,7 @@ only grow; what is acknowledged as taken is in the list.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from hubbub.limits import (
     BARE_LEASE,
@@ -30,6 +30,7 @@ from hubbub.protocol.rendezvous.doubts import Doubts
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.listing import Line
+from hubbub.protocol.rendezvous.own import Own
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.roles import Happening, Role
 from hubbub.protocol.rendezvous.seat import NEVER
@@ -71,23 +72,6 @@ _ENDED_NS: Final = (
     5000 * MS
 )  # So long it is told what was ours: some looks of who looks each second.
 _NOTHING_NS: Final = 1000 * MS  # So long it is believed that nobody knows a service.
-
-
-class Own(Protocol):
-    """The client of this node, as its manager knows it: served without any frame."""
-
-    def deliver(self, now: int, info: Request) -> Answer:
-        """Take a message."""
-
-    def settle(
-        self, now: int, key: bytes, type: int, sequence: int, answer: Answer, subject: str = ""
-    ) -> None:
-        """Hear what became of a request that was held."""
-
-    def manager_changed(
-        self, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
-    ) -> None:
-        """Hear of a new manager."""
 
 
 class Manager:
