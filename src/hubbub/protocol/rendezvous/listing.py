@@ -10,7 +10,7 @@ from typing import Final
 from zlib import crc32
 
 from hubbub.errors import SubjectError
-from hubbub.limits import ABSENCE, SERVICE_LEASE, SUBSCRIBERS_MAX
+from hubbub.limits import ABSENCE, BARE_LEASE, SERVICE_LEASE, SUBSCRIBERS_MAX
 from hubbub.protocol.rendezvous.seat import NEVER, Place
 from hubbub.subjects import matches
 from hubbub.wire.services import ABSENT, BARE, ENTRY_FLAGS, FULL, NO_LOCAL, STALE, TAKEN, Entry
@@ -153,7 +153,7 @@ class Listing:
             known = (-1, False) if line is None else (line.stamp, not line.is_in)
             if (entry.stamp, not entry.is_in) > known and len(self.lines) < SUBSCRIBERS_MAX:
                 place = None if entry.place is None else (entry.place[0], entry.place[1])
-                expires_ns = now + SERVICE_LEASE
+                expires_ns = now + _lease_ns(entry.is_in, entry.flags)
                 self._enter(
                     Line(
                         entry.node,
@@ -171,7 +171,7 @@ class Listing:
     def renew_all(self, now: int) -> None:
         """Give everybody a whole lease: who kept the list before us is not there to tell."""
         for line in self.lines.values():
-            line.expires_ns = max(line.expires_ns, now + SERVICE_LEASE)
+            line.expires_ns = max(line.expires_ns, now + _lease_ns(line.is_in, line.flags))
 
     def shorten(self, line: Line, expires_ns: int) -> None:
         """Let a line end sooner, unless it is renewed."""
@@ -217,6 +217,11 @@ class Listing:
         self.lines[line.node] = line
         self.changed.add(line.node)
         self.expires_ns = min(self.expires_ns, line.expires_ns)
+
+
+def _lease_ns(is_in: bool, flags: int) -> int:
+    """Return how long a line holds; who speaks the first version has nobody renew it."""
+    return BARE_LEASE if is_in and flags & BARE else SERVICE_LEASE
 
 
 def _is_match(pattern: str, subject: str) -> bool:
