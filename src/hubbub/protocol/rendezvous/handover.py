@@ -48,6 +48,11 @@ class HandOvers:
         self._begin = begin  # What is to be done once the list is here.
         self._tell_own = tell_own  # Told of a new manager: the client of this node.
 
+    def catch_up(self, service: Service, epoch: int, order: int = 0) -> None:
+        """Go on from what another has counted; what leaps is counted as dropped."""
+        if not service.catch_up(epoch, order):
+            self.seat.drops["leap"] += 1
+
     # Giving.
 
     def start(self, now: int, service: Service, target: bytes) -> None:
@@ -88,7 +93,7 @@ class HandOvers:
             return
         assert service.happen(Happening.HANDED)
         service.hand_over = None
-        service.epoch = max(service.epoch, taken.epoch)
+        self.catch_up(service, taken.epoch)
         service.manager = node
         member = self.view.members.get(node)
         service.manager_life = member.life if member is not None else 0
@@ -162,10 +167,11 @@ class HandOvers:
             service.listing.merge(now, entries)
         service.listing.renew_all(now)
         service.name = service.name or request.extra.name
-        epoch, last_order = request.epoch, request.extra.last_order
-        service.epoch = max(epoch, service.epoch + 1)
+        epoch, before = request.epoch, service.epoch
+        self.catch_up(service, epoch, request.extra.last_order)
+        service.epoch = max(service.epoch, before + 1)
         # The other goes on numbering until it hears that we have the list, or managed beside us.
-        service.order = max(service.order, last_order) + ORDER_LEAP
+        service.order += ORDER_LEAP
         service.happen(Happening.LISTED)
         self._begin(now, service)
         if was_manager or service.epoch != epoch:

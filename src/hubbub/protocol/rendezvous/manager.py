@@ -310,8 +310,9 @@ class Manager:
         lease_ns = request.lease_ms * MS or SERVICE_LEASE
         if request.flags & BARE:
             lease_ns = BARE_LEASE
-        if request.epoch > service.epoch:
-            service.epoch = request.epoch + 1  # It knew a manager that we never heard of.
+        if request.epoch > service.epoch:  # It knew a manager that we never heard of.
+            self.hand_overs.catch_up(service, request.epoch)
+            service.epoch += 1
         listing = service.listing
         status, is_new = listing.subscribe(
             now, request.origin, request.sequence, request.flags, request.extra.place, lease_ns,

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass, field
 
+from hubbub.limits import (
+    ORDER_LEAP,
+    SERVICE_EPOCH_LEAP,
+    SERVICE_EPOCH_TOLD_MAX,
+    SERVICE_NUMBER_TOLD_MAX,
+)
 from hubbub.protocol.rendezvous.listing import Listing
 from hubbub.protocol.rendezvous.roles import Happening, Role, follow
 from hubbub.protocol.rendezvous.seat import NEVER
@@ -78,6 +84,17 @@ class Service:
         """Follow the table of roles; True: the role has changed."""
         before, self.role = self.role, follow(self.role, happening)
         return self.role is not before
+
+    def catch_up(self, epoch: int, order: int = 0) -> bool:
+        """Go on from what another manager has counted; False: it leaps, and we follow in part.
+
+        One frame with the highest epoch there is would leave no other for who comes next.
+        """
+        epoch_max = min(self.epoch + SERVICE_EPOCH_LEAP, SERVICE_EPOCH_TOLD_MAX)
+        order_max = min(self.order + SERVICE_EPOCH_LEAP * ORDER_LEAP, SERVICE_NUMBER_TOLD_MAX)
+        self.epoch = max(self.epoch, min(epoch, epoch_max))
+        self.order = max(self.order, min(order, order_max))
+        return epoch <= epoch_max and order <= order_max
 
     @property
     def due_ns(self) -> int:

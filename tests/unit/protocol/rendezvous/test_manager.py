@@ -1,12 +1,37 @@
 """What a manager does with requests: each once, only what is allowed, none that leaps too far."""
 
+from random import Random
+
 import pytest
 
-from hubbub.limits import MS, SECOND
+from hubbub.limits import (
+    MS,
+    SECOND,
+    SERVICE_EPOCH_LEAP,
+    SERVICE_EPOCH_MAX,
+    SERVICE_NUMBER_MAX,
+)
 from hubbub.protocol.rendezvous.rendezvous import Options
+from hubbub.protocol.rendezvous.seat import Seat
 from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
-from hubbub.wire.services import ANSWERS, NO_LOCAL, REFUSED, TAKEN, UNAVAILABLE, service_key
+from hubbub.wire.header import NOTICE, SERVICE
+from hubbub.wire.services import (
+    ANSWERS,
+    CHANGE_SERVICE_MANAGER,
+    NO_LOCAL,
+    REFUSED,
+    SUBSCRIBE_SERVICE,
+    TAKEN,
+    UNAVAILABLE,
+    Copy,
+    Extra,
+    Message,
+    Request,
+    encode_notice,
+    encode_request,
+    service_key,
+)
 
 NAME = "news"
 
@@ -88,3 +113,62 @@ def test_publisher_that_wants_nothing_of_its_own_does_not_count_as_its_subscribe
             ends.append({(one.status, one.number) for one in node.settled})
     alone, together = [{(UNAVAILABLE, 0)}, {(TAKEN, 1)}], [{(TAKEN, 1)}, {(TAKEN, 2)}]
     assert ends == alone + together + alone
+
+
+class Mallory:
+    """One that is no node, and says whatever it likes."""
+
+    def __init__(self, town: Town) -> None:
+        self._town = town
+        self._seat = Seat(b"mallorymallo", 5, 7, Random(1), town.world.now)
+
+    def say(self, to: ServiceNode, message: Message, epoch: int, extra: Extra) -> None:
+        """Send a request."""
+        request = Request(1, 0, 0, self._seat.node, 5, 1, epoch, 30_000, 0, message, extra)
+        self._send(to, SERVICE, encode_request(request))
+
+    def tell(self, to: ServiceNode, notice: Copy) -> None:
+        """Send a notice."""
+        self._send(to, NOTICE, encode_notice(1, notice))
+
+    def _send(self, to: ServiceNode, kind: int, body: bytes) -> None:
+        to.arrive(self._seat.make_frame(kind, body), ("10.66.0.1", 1))
+
+
+def lie(town: Town, how: str) -> ServiceNode:
+    """Tell a manager, or who comes to be one, of the highest numbers that there are."""
+    mallory, ranked, key = Mallory(town), town.ranked(NAME), service_key(NAME)
+    if how == "subscription":
+        message = Message(SUBSCRIBE_SERVICE, key)
+        mallory.say(ranked[0], message, SERVICE_EPOCH_MAX, Extra(place=("10.66.0.1", 1)))
+    elif how == "list":
+        message = Message(CHANGE_SERVICE_MANAGER, key, ranked[0].id)
+        extra = Extra(last_order=SERVICE_NUMBER_MAX)
+        mallory.say(ranked[0], message, SERVICE_EPOCH_MAX, extra)
+    else:
+        numbers = (SERVICE_EPOCH_MAX, SERVICE_NUMBER_MAX)
+        mallory.tell(ranked[1], Copy(key, NAME, *numbers, 0, 0, False, []))
+        return ranked[1]
+    return ranked[0]
+
+
+@pytest.mark.parametrize("how", ["subscription", "list", "copy"])
+def test_one_frame_with_the_highest_numbers_does_not_end_a_service(how: str) -> None:
+    """The next epoch, or number of a message, had no place in a frame: nothing came any more."""
+    town = Town(Stage(3))
+    town.open_many(6)
+    readers = apart(town, 4)
+    for node in readers:
+        node.subscribe(NAME)
+    town.settle([NAME])
+    lied_to = lie(town, how)
+    assert lied_to.machine.seat.drops["leap"] == 1
+    town.check_calm([NAME])
+    town.ranked(NAME)[0].crash()
+    town.settle([NAME])
+    town.ranked(NAME)[0].close()
+    town.settle([NAME])
+    town.check_calm([NAME])
+    key = service_key(NAME)
+    epochs = [node.machine.manager.services[key].epoch for node in town.managers(NAME)]
+    assert max(epochs) < 2 * SERVICE_EPOCH_LEAP
