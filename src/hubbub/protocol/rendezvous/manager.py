@@ -15,7 +15,6 @@ from typing import Final
 
 from hubbub.limits import (
     BARE_LEASE,
-    HELD_REQUESTS_MAX,
     INVENTORY_SERVICES,
     MS,
     ORDER_LEAP,
@@ -180,11 +179,10 @@ class Manager:
         if service.role is Role.ABSENT:
             service.happen(Happening.ASKED)
             if not self.copies.pull(now, service):
-                service.held.append(request)
+                service.hold(request)
                 return self._end_pull(now, service) or Answer(request.hop, PASSED)
-        if len(service.held) >= HELD_REQUESTS_MAX:
+        if not service.hold(request._replace(hops=max(1, request.hops))):
             return self._answer(now, request, None, FULL)
-        service.held.append(request._replace(hops=max(1, request.hops)))
         return Answer(request.hop, PASSED)
 
     def _end_pull(self, now: int, service: Service) -> Answer | None:
@@ -204,7 +202,7 @@ class Manager:
             if service.listing.count:
                 self.hand_overs.announce(now, service, self.seat.node)
             return self._begun(now, service)
-        held, service.held = service.held, []
+        held = service.release()
         self._give_up(service)
         if len(self._nothing) >= _NOTHING_MAX:
             self._nothing.clear()
@@ -250,8 +248,7 @@ class Manager:
         self._nothing.pop(service.key, None)
         self.copies.changed(now, service)
         # Who subscribes while a message is held is to have it.
-        held = sorted(service.held, key=lambda request: request.message.type == PUBLISH)
-        service.held = []
+        held = sorted(service.release(), key=lambda request: request.message.type == PUBLISH)
         answer = None
         for request in held:
             answer = self._serve(now, service, request)
@@ -586,7 +583,7 @@ class Manager:
 
     def _pass_held(self, now: int, service: Service, manager: bytes) -> None:
         """Give what was held to one who turned out to be closer."""
-        held, service.held = service.held, []
+        held = service.release()
         self._give_up(service)
         for request in held:
             self._pass(now, request, manager)

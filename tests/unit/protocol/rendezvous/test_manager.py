@@ -5,29 +5,37 @@ from random import Random
 import pytest
 
 from hubbub.limits import (
+    HELD_REQUESTS_BYTES_MAX,
+    HELD_REQUESTS_MAX,
     MS,
     SECOND,
     SERVICE_EPOCH_LEAP,
     SERVICE_EPOCH_MAX,
     SERVICE_NUMBER_MAX,
+    SERVICE_PAYLOAD_BYTES_MAX,
 )
 from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.protocol.rendezvous.seat import Seat
+from hubbub.protocol.rendezvous.service import Service
 from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
-from hubbub.wire.header import NOTICE, SERVICE
+from hubbub.wire.header import HEADER_BYTES, NOTICE, SERVICE
 from hubbub.wire.services import (
     ANSWERS,
     CHANGE_SERVICE_MANAGER,
     NO_LOCAL,
+    PUBLISH,
     REFUSED,
     SUBSCRIBE_SERVICE,
     TAKEN,
     UNAVAILABLE,
     Copy,
+    Entry,
     Extra,
+    ListTaken,
     Message,
     Request,
+    decode_notice,
     encode_notice,
     encode_request,
     service_key,
@@ -127,6 +135,12 @@ class Mallory:
         request = Request(1, 0, 0, self._seat.node, 5, 1, epoch, 30_000, 0, message, extra)
         self._send(to, SERVICE, encode_request(request))
 
+    def say_part(self, to: ServiceNode, part: int, parts: int, subscriber: bytes) -> None:
+        """Send a part of a list."""
+        message = Message(CHANGE_SERVICE_MANAGER, service_key(NAME), to.id)
+        entries = [Entry(subscriber, 1, True)]
+        self.say(to, message, 9, Extra(part=part, parts=parts, entries=entries))
+
     def tell(self, to: ServiceNode, notice: Copy) -> None:
         """Send a notice."""
         self._send(to, NOTICE, encode_notice(1, notice))
@@ -172,3 +186,62 @@ def test_one_frame_with_the_highest_numbers_does_not_end_a_service(how: str) -> 
     key = service_key(NAME)
     epochs = [node.machine.manager.services[key].epoch for node in town.managers(NAME)]
     assert max(epochs) < 2 * SERVICE_EPOCH_LEAP
+
+
+def overhear_taken(town: Town) -> list[int]:
+    """Write down the epoch of each list that anybody says it has taken from now on."""
+    taken: list[int] = []
+    watch = town.watch.sent
+
+    def note(node: ServiceNode, place: tuple[object, ...], frame: bytes) -> None:
+        watch(node, place, frame)
+        decoded = decode_notice(frame[HEADER_BYTES:]) if frame[3] == NOTICE else None
+        if decoded is not None and isinstance(decoded[1], ListTaken):
+            taken.append(decoded[1].offered)
+
+    town.watch.sent = note  # type: ignore[method-assign]
+    return taken
+
+
+def test_parts_of_a_list_beyond_those_announced_are_refused_and_none_is_kept_once_taken() -> None:
+    """A list of one part took all that came under other numbers, and kept it for good."""
+    town = Town(Stage(3))
+    town.open_many(3)
+    manager, mallory = town.closest(NAME), Mallory(town)
+    subscribers = [bytes([65 + number]) * 12 for number in range(4)]
+    taken = overhear_taken(town)
+    mallory.say_part(manager, 7, 2, subscribers[3])
+    assert manager.machine.seat.drops["part"] == 1
+    for part in (0, 1):
+        mallory.say_part(manager, part, 2, subscribers[part])
+    service = manager.machine.manager.services[service_key(NAME)]
+    assert taken == [9] and town.listed(manager, NAME) == {*subscribers[:2]}
+    mallory.say_part(manager, 1, 2, subscribers[1])
+    assert taken == [9, 9]
+    assert service.arriving is not None and not service.arriving.parts
+
+
+def test_list_that_is_offered_again_in_fewer_parts_is_taken_when_all_of_these_came() -> None:
+    """A part of the first try counted as one of the second, and its lines were missing."""
+    town = Town(Stage(3))
+    town.open_many(3)
+    manager, mallory = town.closest(NAME), Mallory(town)
+    subscribers = [bytes([65 + number]) * 12 for number in range(3)]
+    mallory.say_part(manager, 2, 3, subscribers[2])
+    mallory.say_part(manager, 0, 2, subscribers[0])
+    assert not town.managers(NAME)
+    mallory.say_part(manager, 1, 2, subscribers[1])
+    assert town.listed(manager, NAME) == {*subscribers[:2]}
+
+
+@pytest.mark.parametrize("size_bytes", [10, SERVICE_PAYLOAD_BYTES_MAX])
+def test_requests_that_wait_for_a_list_are_bounded_by_number_and_bytes(size_bytes: int) -> None:
+    service, payload = Service(service_key(NAME)), bytes(size_bytes)
+    message = Message(PUBLISH, service.key, payload)
+    request = Request(1, 0, 0, b"abcdefghijkl", 5, 1, 0, 0, 0, message, Extra())
+    while service.hold(request):
+        assert len(service.held) <= HELD_REQUESTS_MAX
+    held_bytes = sum(len(one.message.rest) for one in service.held)
+    limit = min(HELD_REQUESTS_MAX, HELD_REQUESTS_BYTES_MAX // size_bytes)
+    assert limit - 1 <= len(service.held) <= limit and held_bytes <= HELD_REQUESTS_BYTES_MAX
+    assert service.release() and service.hold(request)
