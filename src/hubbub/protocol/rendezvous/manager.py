@@ -235,7 +235,8 @@ class Manager:
             return self._answer(now, request, None, UNAVAILABLE)
         if not self._is_allowed(request, request.extra.name):
             return self._answer(now, request, None, REFUSED)
-        self._send(now, lines, make_info(0, request._replace(flags=request.flags & BATCH), 0))
+        plain = request._replace(flags=request.flags & BATCH, lease_ms=0)
+        self._send(now, lines, make_info(0, plain, 0))
         return self._answer(now, request, None, TAKEN, len(lines))
 
     def _begun(self, now: int, service: Service) -> Answer | None:
@@ -268,6 +269,9 @@ class Manager:
         """Do what is asked."""
         name = service.name or request.extra.name
         if not self._is_allowed(request, name):
+            if request.message.type == PUBLISH and not request.flags & (ANYCAST | BARE):
+                lane = (request.origin, request.incarnation, request.extra.subject)
+                service.refusals.note(lane, request.sequence, request.messages)
             self._drop_if_unused(service)
             return self._answer(now, request, service, REFUSED)
         service.name = name
@@ -349,7 +353,9 @@ class Manager:
         service.order += messages
         if request.flags & RETAIN:
             self._keep(now, service, request)
-        info = make_info(service.epoch, request._replace(flags=request.flags & BATCH), first)
+        refused = service.refusals.take_before(origin, request.sequence)
+        plain = request._replace(flags=request.flags & BATCH, lease_ms=refused)
+        info = make_info(service.epoch, plain, first)
         self._send(now, wanting, info)
         self._send_missing(now, missing, info)
         return TAKEN if count else UNAVAILABLE, count
@@ -404,7 +410,8 @@ class Manager:
         if not service.seen.is_new(origin, request.sequence):
             return TAKEN, service.listing.count  # Else the next member would do it, too.
         place = self.view.place_of(request.origin) or request.extra.place
-        info = make_info(service.epoch, request, service.order, Extra(place=place))
+        plain, extra = request._replace(lease_ms=0), Extra(place=place)
+        info = make_info(service.epoch, plain, service.order, extra)
 
         def own() -> bool:
             return self.own.deliver(now, info).status == TAKEN

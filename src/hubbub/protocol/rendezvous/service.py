@@ -11,6 +11,7 @@ from hubbub.limits import (
     SERVICE_NUMBER_TOLD_MAX,
 )
 from hubbub.protocol.rendezvous.listing import Listing
+from hubbub.protocol.rendezvous.refusals import Refusals
 from hubbub.protocol.rendezvous.roles import Happening, Role, follow
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.seen import Seen
@@ -59,6 +60,7 @@ class Service:
         self.order = 0  # The number of the last message that was handed on.
         self.listing = Listing()
         self.seen = Seen()
+        self.refusals = Refusals()
         self.kept: Kept | None = None
         self.kept_until_ns = 0
         self.held: list[Request] = []

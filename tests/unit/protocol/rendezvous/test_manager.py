@@ -9,11 +9,14 @@ from hubbub.limits import (
     HELD_REQUESTS_MAX,
     MS,
     SECOND,
+    SEEN_PUBLISHERS_MAX,
     SERVICE_EPOCH_LEAP,
     SERVICE_EPOCH_MAX,
     SERVICE_NUMBER_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
 )
+from hubbub.protocol.rendezvous.client import FIFO
+from hubbub.protocol.rendezvous.refusals import Refusals
 from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.protocol.rendezvous.seat import Seat
 from hubbub.protocol.rendezvous.service import Service
@@ -245,3 +248,40 @@ def test_requests_that_wait_for_a_list_are_bounded_by_number_and_bytes(size_byte
     limit = min(HELD_REQUESTS_MAX, HELD_REQUESTS_BYTES_MAX // size_bytes)
     assert limit - 1 <= len(service.held) <= limit and held_bytes <= HELD_REQUESTS_BYTES_MAX
     assert service.release() and service.hold(request)
+
+
+@pytest.mark.parametrize("allowed", ["yny", "nny", "ynnyny", "ynyyn"])
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_nobody_who_keeps_the_order_waits_for_a_message_that_was_refused(
+    allowed: str, is_quick: bool
+) -> None:
+    """The next message of the same publisher came 2 s late: the refused one might be on its way."""
+    may = lambda action, key, name, node, credentials: credentials != b"n"  # noqa: E731
+    town = Town(Stage(2), Options(policy=may))
+    town.open_many(4)
+    publisher, reader = apart(town, 2)
+    reader.subscribe(NAME, order=FIFO)
+    town.settle([NAME])
+    for number, answer in enumerate(allowed):
+        payload, now = b"%d" % number, town.world.now
+        publisher.machine.publish(now, NAME, payload, credentials=answer.encode())
+        publisher._turn()
+        if not is_quick:
+            town.world.run_for(50 * MS)
+    town.world.run_for(100 * MS)
+    heard = [one.delivered.payload for one in reader.heard[NAME]]
+    assert heard == [b"%d" % number for number, answer in enumerate(allowed) if answer == "y"]
+
+
+def test_numbers_that_were_refused_are_told_once_with_the_message_right_behind_them() -> None:
+    refusals, lane = Refusals(), (b"abcdefghijkl", 7, "")
+    refusals.note(lane, 4, 2)
+    refusals.note(lane, 4, 2)  # It came again.
+    refusals.note(lane, 6, 1)
+    assert [refusals.take_before(lane, number) for number in (3, 8, 7, 7)] == [0, 0, 3, 0]
+    refusals.note(lane, 9, 1)
+    refusals.note(lane, 12, 1)
+    assert [refusals.take_before(lane, number) for number in (10, 13)] == [0, 1]
+    for life in range(SEEN_PUBLISHERS_MAX + 5):
+        refusals.note((b"abcdefghijkl", life, ""), 1, 1)
+    assert len(refusals) == SEEN_PUBLISHERS_MAX
