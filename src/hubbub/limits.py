@@ -151,6 +151,11 @@ BARE_LEASE: Final = 3600 * SECOND  # Of one who speaks the first version and ren
 SERVICE_HOPS_MAX: Final = 16
 SERVICE_NUMBER_MAX: Final = 1 << 62  # Of stamps, incarnations and the order of messages.
 SERVICE_EPOCH_MAX: Final = 1 << 31
+# What another manager is said to have counted is believed up to half of what there is, so that we
+# can go on from there, and moves us on by no more than so many changes of managers would.
+SERVICE_NUMBER_TOLD_MAX: Final = SERVICE_NUMBER_MAX // 2
+SERVICE_EPOCH_TOLD_MAX: Final = SERVICE_EPOCH_MAX // 2
+SERVICE_EPOCH_LEAP: Final = 1 << 16
 SERVICES_MAX: Final = 10_000  # That one node manages, or holds a copy of.
 SUBSCRIBERS_MAX: Final = 20_000  # Of one service.
 COPIES: Final = 2  # The next so many nodes hold a copy of each list,
@@ -158,7 +163,8 @@ COPY_DELAY: Final = 20 * MS  # and hear of changes so soon.
 COPY_INTERVAL: Final = 10 * SECOND
 LIST_PART_ENTRIES: Final = 20  # Of a list in one frame.
 LIST_PARTS_MAX: Final = 1024
-HELD_REQUESTS_MAX: Final = 256  # Of one service, until its list is there.
+HELD_REQUESTS_MAX: Final = 256  # Of one service, until its list is there,
+HELD_REQUESTS_BYTES_MAX: Final = 4 << 20  # and their bytes: what two publishers may have under way.
 PULL_PATIENCE: Final = 600 * MS  # For the list of a service, of which
 PULL_NODES_MAX: Final = 16  # so many nodes are asked at most.
 ABSENCE: Final = 15 * SECOND  # So long messages are kept for a subscriber that stands still,

@@ -185,7 +185,11 @@ def test_figures_of_services_are_the_limits() -> None:
     assert f"more than {limits.HOP_CROWDED_BYTES >> 10} KiB wait" in PROSE
     assert f"nothing for {limits.HOP_STUCK // ms} ms" in PROSE
     assert f"{limits.HOP_BACKLOG:,} frames or {limits.HOP_BACKLOG_BYTES >> 20} MiB" in PROSE
-    assert f"up to {limits.HELD_REQUESTS_MAX}, and asks those" in PROSE
+    held = f"up to {limits.HELD_REQUESTS_MAX} or {limits.HELD_REQUESTS_BYTES_MAX >> 20} MiB"
+    assert f"{held} of a service, and asks those" in PROSE
+    leap = limits.SERVICE_EPOCH_LEAP.bit_length() - 1
+    numbers = leap + limits.ORDER_LEAP.bit_length() - 1
+    assert f"at most 2^{leap} epochs (2^{numbers} numbers) further" in PROSE
     assert f"up to {limits.PULL_NODES_MAX} if they are new" in PROSE
     assert f"in parts of {limits.LIST_PART_ENTRIES} lines" in PROSE
     assert f"still comes for {limits.FORWARDER_GRACE // second} s" in PROSE

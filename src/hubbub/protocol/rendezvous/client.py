@@ -287,6 +287,7 @@ class Client:
         origin = (info.origin, info.incarnation ^ is_request, subject)
         new = one.seen.take(origin, info.sequence, count)
         if new:
+            self._pass_over_refused(now, one, origin, info)
             delivered = Delivered(
                 info.message.key, one.name, info.payloads, info.origin, info.incarnation,
                 info.sequence, info.order, is_kept, info if is_request else None, subject,
@@ -342,6 +343,16 @@ class Client:
         if one.order == TOTAL:
             sequencer = self._sequencer(one, _EVERYBODY)
             self._hand_out(one, sequencer.pass_over(now, number, count))
+            self._plan(sequencer.due_ns)
+
+    def _pass_over_refused(self, now: int, one: Subscribed, origin: Origin, info: Request) -> None:
+        """Wait for no message that the manager refused, as it says of those before this one."""
+        first, count = info.sequence - info.lease_ms, info.lease_ms
+        if count and one.order == FIFO:
+            sequencer = self._sequencer(one, origin)
+            if first == 1:
+                sequencer.begin(first)
+            self._hand_out(one, sequencer.pass_over(now, first, count))
             self._plan(sequencer.due_ns)
 
     def _sequencer(self, one: Subscribed, origin: Origin) -> Sequencer[Delivered]:

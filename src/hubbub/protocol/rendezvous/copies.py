@@ -116,13 +116,12 @@ class Copies:
             if is_changed:
                 self.changed(now, service)
             if service.role is Role.PULLING:
-                service.epoch = max(service.epoch, copy.epoch)
-                service.order = max(service.order, copy.order)
+                self._hand_overs.catch_up(service, copy.epoch, copy.order)
             return PASSED if service.is_served else TAKEN
         if copy.epoch < service.epoch:
             return PASSED  # Of one who was the manager before.
         service.happen(Happening.COPIED)
-        service.epoch, service.order = copy.epoch, max(service.order, copy.order)
+        self._hand_overs.catch_up(service, copy.epoch, copy.order)
         service.manager = sender
         member = self.view.members.get(sender)
         service.manager_life = 0 if member is None else member.life

@@ -120,8 +120,9 @@ class Express:
         if service is None or hops or lease_ms or origin != node or sequence >> 63:
             return None
         listing = service.listing
+        count = listing.count - (listing.no_local and listing.leaves_out(origin))
         # All subscribers are reached in the same, simple way, and everybody may publish.
-        is_plain = not listing.special and 0 < listing.count <= DIRECT_FAN_OUT
+        is_plain = not listing.special and 0 < count <= DIRECT_FAN_OUT
         if not is_plain or service.role not in SERVED or self._seat.is_leaving:
             return None
         if self._seat.policy is not allow_everything:
@@ -134,7 +135,7 @@ class Express:
             if own is not None and own.is_in:
                 self._manager.own.deliver(now, Request(0, *body, Message(INFO, key, rest), NOTHING))
             self._send(now, service, origin, body, _INFO + key + rest)
-        answer = _new_answer((hop, TAKEN, service.epoch, listing.count, self._seat.node))
+        answer = _new_answer((hop, TAKEN, service.epoch, count, self._seat.node))
         return answer, PUBLISH, flags, len(rest)
 
     def _deliver(

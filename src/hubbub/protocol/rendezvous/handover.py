@@ -48,6 +48,11 @@ class HandOvers:
         self._begin = begin  # What is to be done once the list is here.
         self._tell_own = tell_own  # Told of a new manager: the client of this node.
 
+    def catch_up(self, service: Service, epoch: int, order: int = 0) -> None:
+        """Go on from what another has counted; what leaps is counted as dropped."""
+        if not service.catch_up(epoch, order):
+            self.seat.drops["leap"] += 1
+
     # Giving.
 
     def start(self, now: int, service: Service, target: bytes) -> None:
@@ -88,7 +93,7 @@ class HandOvers:
             return
         assert service.happen(Happening.HANDED)
         service.hand_over = None
-        service.epoch = max(service.epoch, taken.epoch)
+        self.catch_up(service, taken.epoch)
         service.manager = node
         member = self.view.members.get(node)
         service.manager_life = member.life if member is not None else 0
@@ -132,21 +137,33 @@ class HandOvers:
     def take(self, now: int, sender: bytes, request: Request, service: Service) -> None:
         """Take a part of a list; with the last one this node manages the service."""
         extra, epoch = request.extra, request.epoch
-        arriving, entries = service.arriving, extra.entries
-        if request.flags & BARE:  # One cannot be told from the next, so each counts.
-            arriving = service.arriving = Arriving(sender, epoch)
-            entries = self._read_bare(split_ids(request.message.rest)[1])
-        elif arriving is None or (arriving.sender, arriving.epoch) != (sender, epoch):
-            if arriving is not None and arriving.sender == sender and arriving.epoch > epoch:
-                return  # Of an earlier try.
-            arriving = service.arriving = Arriving(sender, epoch)
-        arriving.parts[extra.part] = entries
-        if len(arriving.parts) < extra.parts:
+        if extra.part >= extra.parts:
+            self.seat.drops["part"] += 1
             return
+        arriving = self._find_arriving(sender, request, service)
+        if arriving is None:
+            return  # Of an earlier try.
         if not arriving.is_taken:
-            arriving.is_taken = True
+            is_bare = request.flags & BARE
+            ids = split_ids(request.message.rest)[1] if is_bare else []
+            arriving.parts[extra.part] = self._read_bare(ids) if is_bare else extra.entries
+            if len(arriving.parts) < arriving.count:
+                return
             self._commit(now, service, request, arriving)
         self.post.tell(now, sender, ListTaken(service.key, epoch, service.epoch))
+
+    def _find_arriving(self, sender: bytes, request: Request, service: Service) -> Arriving | None:
+        """Return the list that a part belongs to; None: to one that is sent again already."""
+        epoch, count, known = request.epoch, request.extra.parts, service.arriving
+        if known is not None and known.sender == sender and not request.flags & BARE:
+            if known.epoch > epoch:
+                return None
+            # The same epoch is offered again if nobody said in time that it was taken.
+            if (known.epoch, known.count) == (epoch, count):
+                return known
+        # Of bare lists one cannot be told from the next, so each counts.
+        service.arriving = Arriving(sender, epoch, count)
+        return service.arriving
 
     def _read_bare(self, nodes: list[bytes]) -> list[Entry]:
         """Make lines of ids: as old as those nodes are, so that whatever they say counts more."""
@@ -160,12 +177,15 @@ class HandOvers:
         was_manager = service.is_served
         for entries in arriving.parts.values():
             service.listing.merge(now, entries)
+        arriving.is_taken = True
+        arriving.parts.clear()
         service.listing.renew_all(now)
         service.name = service.name or request.extra.name
-        epoch, last_order = request.epoch, request.extra.last_order
-        service.epoch = max(epoch, service.epoch + 1)
+        epoch, before = request.epoch, service.epoch
+        self.catch_up(service, epoch, request.extra.last_order)
+        service.epoch = max(service.epoch, before + 1)
         # The other goes on numbering until it hears that we have the list, or managed beside us.
-        service.order = max(service.order, last_order) + ORDER_LEAP
+        service.order += ORDER_LEAP
         service.happen(Happening.LISTED)
         self._begin(now, service)
         if was_manager or service.epoch != epoch:

@@ -10,10 +10,10 @@ from typing import Final
 from zlib import crc32
 
 from hubbub.errors import SubjectError
-from hubbub.limits import ABSENCE, SERVICE_LEASE, SUBSCRIBERS_MAX
+from hubbub.limits import ABSENCE, BARE_LEASE, SERVICE_LEASE, SUBSCRIBERS_MAX
 from hubbub.protocol.rendezvous.seat import NEVER, Place
 from hubbub.subjects import matches
-from hubbub.wire.services import ABSENT, BARE, ENTRY_FLAGS, FULL, STALE, TAKEN, Entry
+from hubbub.wire.services import ABSENT, BARE, ENTRY_FLAGS, FULL, NO_LOCAL, STALE, TAKEN, Entry
 
 _SUBJECTS_KEPT: Final = 4096
 
@@ -50,6 +50,11 @@ class Line:
         return self.is_absent or (self.is_in and bool(self.flags & BARE or self.patterns))
 
     @property
+    def is_no_local(self) -> bool:
+        """Tell whether it subscribes to what others publish alone."""
+        return self.is_in and bool(self.flags & NO_LOCAL)
+
+    @property
     def is_absent(self) -> bool:
         """Tell whether it was struck off because its node seems to be dead."""
         return bool(self.flags & ABSENT)
@@ -62,6 +67,7 @@ class Listing:
         self.lines: dict[bytes, Line] = {}
         self.count = 0  # Of those who subscribe,
         self.special = 0  # and of those among them who are not served as all others are.
+        self.no_local = 0  # Of those among them who do not want what they publish themselves.
         self.absent = 0  # Of those who were struck off, and may come back.
         self._wanting: dict[str, list[Line]] = {}  # By subject, as long as nobody comes or goes.
         self.changed: set[bytes] = set()  # Whose lines copies do not know yet.
@@ -94,6 +100,11 @@ class Listing:
         """Return the line of a subscriber."""
         line = self.lines.get(node)
         return line if line is not None and line.is_in else None
+
+    def leaves_out(self, publisher: bytes) -> bool:
+        """Tell whether a publisher is on the list, and does not want what is its own."""
+        line = self.lines.get(publisher)
+        return line is not None and line.is_no_local
 
     def subscribe(
         self, now: int, node: bytes, stamp: int, flags: int, place: Place | None, lease_ns: int,
@@ -142,7 +153,7 @@ class Listing:
             known = (-1, False) if line is None else (line.stamp, not line.is_in)
             if (entry.stamp, not entry.is_in) > known and len(self.lines) < SUBSCRIBERS_MAX:
                 place = None if entry.place is None else (entry.place[0], entry.place[1])
-                expires_ns = now + SERVICE_LEASE
+                expires_ns = now + _lease_ns(entry.is_in, entry.flags)
                 self._enter(
                     Line(
                         entry.node,
@@ -160,7 +171,7 @@ class Listing:
     def renew_all(self, now: int) -> None:
         """Give everybody a whole lease: who kept the list before us is not there to tell."""
         for line in self.lines.values():
-            line.expires_ns = max(line.expires_ns, now + SERVICE_LEASE)
+            line.expires_ns = max(line.expires_ns, now + _lease_ns(line.is_in, line.flags))
 
     def shorten(self, line: Line, expires_ns: int) -> None:
         """Let a line end sooner, unless it is renewed."""
@@ -200,11 +211,17 @@ class Listing:
         before = self.lines.get(line.node)
         self.count += line.is_in - (before is not None and before.is_in)
         self.special += line.is_special - (before is not None and before.is_special)
+        self.no_local += line.is_no_local - (before is not None and before.is_no_local)
         self.absent += line.is_absent - (before is not None and before.is_absent)
         self._wanting.clear()
         self.lines[line.node] = line
         self.changed.add(line.node)
         self.expires_ns = min(self.expires_ns, line.expires_ns)
+
+
+def _lease_ns(is_in: bool, flags: int) -> int:
+    """Return how long a line holds; who speaks the first version has nobody renew it."""
+    return BARE_LEASE if is_in and flags & BARE else SERVICE_LEASE
 
 
 def _is_match(pattern: str, subject: str) -> bool:

@@ -11,11 +11,10 @@ only grow; what is acknowledged as taken is in the list.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from hubbub.limits import (
     BARE_LEASE,
-    HELD_REQUESTS_MAX,
     INVENTORY_SERVICES,
     MS,
     ORDER_LEAP,
@@ -30,6 +29,7 @@ from hubbub.protocol.rendezvous.doubts import Doubts
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.listing import Line
+from hubbub.protocol.rendezvous.own import Own
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.roles import Happening, Role
 from hubbub.protocol.rendezvous.seat import NEVER
@@ -73,23 +73,6 @@ _ENDED_NS: Final = (
 _NOTHING_NS: Final = 1000 * MS  # So long it is believed that nobody knows a service.
 
 
-class Own(Protocol):
-    """The client of this node, as its manager knows it: served without any frame."""
-
-    def deliver(self, now: int, info: Request) -> Answer:
-        """Take a message."""
-
-    def settle(
-        self, now: int, key: bytes, type: int, sequence: int, answer: Answer, subject: str = ""
-    ) -> None:
-        """Hear what became of a request that was held."""
-
-    def manager_changed(
-        self, now: int, key: bytes, sender: bytes, manager: bytes, epoch: int
-    ) -> None:
-        """Hear of a new manager."""
-
-
 class Manager:
     """All services of which this node is more than a subscriber."""
 
@@ -120,11 +103,9 @@ class Manager:
         return answer
 
     def _take_everywhere(self, now: int, request: Request) -> Answer:
-        name, credentials = request.extra.name, request.extra.credentials
         if request.message.type == PUBLISH:
             return Answer(request.hop, UNAVAILABLE)
-        if not self.seat.policy("subscribe", EVERYWHERE, name, request.origin, credentials):
-            self.seat.counters["refused"] += 1
+        if not self._is_allowed(request, request.extra.name):
             return Answer(request.hop, REFUSED)
         return self.everywhere.take(now, request)
 
@@ -198,11 +179,10 @@ class Manager:
         if service.role is Role.ABSENT:
             service.happen(Happening.ASKED)
             if not self.copies.pull(now, service):
-                service.held.append(request)
+                service.hold(request)
                 return self._end_pull(now, service) or Answer(request.hop, PASSED)
-        if len(service.held) >= HELD_REQUESTS_MAX:
+        if not service.hold(request._replace(hops=max(1, request.hops))):
             return self._answer(now, request, None, FULL)
-        service.held.append(request._replace(hops=max(1, request.hops)))
         return Answer(request.hop, PASSED)
 
     def _end_pull(self, now: int, service: Service) -> Answer | None:
@@ -222,7 +202,7 @@ class Manager:
             if service.listing.count:
                 self.hand_overs.announce(now, service, self.seat.node)
             return self._begun(now, service)
-        held, service.held = service.held, []
+        held = service.release()
         self._give_up(service)
         if len(self._nothing) >= _NOTHING_MAX:
             self._nothing.clear()
@@ -250,10 +230,13 @@ class Manager:
 
     def _unheard(self, now: int, request: Request) -> Answer:
         """Answer a message of a service that nobody subscribes to, unless by a wildcard."""
-        lines = self.everywhere.wanting(request.extra.subject)
+        lines = self._wanting(None, request.extra.subject, request.origin)
         if request.message.type != PUBLISH or not lines:
             return self._answer(now, request, None, UNAVAILABLE)
-        self._send(now, lines, make_info(0, request._replace(flags=request.flags & BATCH), 0))
+        if not self._is_allowed(request, request.extra.name):
+            return self._answer(now, request, None, REFUSED)
+        plain = request._replace(flags=request.flags & BATCH, lease_ms=0)
+        self._send(now, lines, make_info(0, plain, 0))
         return self._answer(now, request, None, TAKEN, len(lines))
 
     def _begun(self, now: int, service: Service) -> Answer | None:
@@ -266,8 +249,7 @@ class Manager:
         self._nothing.pop(service.key, None)
         self.copies.changed(now, service)
         # Who subscribes while a message is held is to have it.
-        held = sorted(service.held, key=lambda request: request.message.type == PUBLISH)
-        service.held = []
+        held = sorted(service.release(), key=lambda request: request.message.type == PUBLISH)
         answer = None
         for request in held:
             answer = self._serve(now, service, request)
@@ -285,16 +267,26 @@ class Manager:
 
     def _serve(self, now: int, service: Service, request: Request) -> Answer:
         """Do what is asked."""
-        action, serve = _SERVE[request.message.type]
         name = service.name or request.extra.name
-        credentials = request.extra.credentials
-        if not self.seat.policy(action, service.key, name, request.origin, credentials):
-            self.seat.counters["refused"] += 1
+        if not self._is_allowed(request, name):
+            if request.message.type == PUBLISH and not request.flags & (ANYCAST | BARE):
+                lane = (request.origin, request.incarnation, request.extra.subject)
+                service.refusals.note(lane, request.sequence, request.messages)
             self._drop_if_unused(service)
             return self._answer(now, request, service, REFUSED)
         service.name = name
+        _, serve = _SERVE[request.message.type]
         status, number = serve(self, now, service, request)
         return self._answer(now, request, service, status, number)
+
+    def _is_allowed(self, request: Request, name: str) -> bool:
+        """Ask the policy; every way by which anything is done leads by here."""
+        (type, key, _), extra = request.message, request.extra
+        action, _ = _SERVE[type]
+        is_allowed = self.seat.policy(action, key, name, request.origin, extra.credentials)
+        if not is_allowed:
+            self.seat.counters["refused"] += 1
+        return is_allowed
 
     def _answer(
         self, now: int, request: Request, service: Service | None, status: int, number: int = 0
@@ -319,8 +311,9 @@ class Manager:
         lease_ns = request.lease_ms * MS or SERVICE_LEASE
         if request.flags & BARE:
             lease_ns = BARE_LEASE
-        if request.epoch > service.epoch:
-            service.epoch = request.epoch + 1  # It knew a manager that we never heard of.
+        if request.epoch > service.epoch:  # It knew a manager that we never heard of.
+            self.hand_overs.catch_up(service, request.epoch)
+            service.epoch += 1
         listing = service.listing
         status, is_new = listing.subscribe(
             now, request.origin, request.sequence, request.flags, request.extra.place, lease_ns,
@@ -345,12 +338,9 @@ class Manager:
         if request.flags & ANYCAST:
             return self._ask_one(now, service, request)
         subject = request.extra.subject
-        wanting = service.listing.wanting(subject)
-        others = self.everywhere.wanting(subject)
-        if others:
-            wanting = [*{line.node: line for line in (*others, *wanting)}.values()]
+        wanting = self._wanting(service, subject, request.origin)
         count = len(wanting)
-        missing = self._missing(now, service, subject)
+        missing = self._missing(now, service, subject, request.origin)
         if not count and not missing and not request.flags & RETAIN:
             return UNAVAILABLE, 0
         messages = request.messages
@@ -363,16 +353,27 @@ class Manager:
         service.order += messages
         if request.flags & RETAIN:
             self._keep(now, service, request)
-        info = make_info(service.epoch, request._replace(flags=request.flags & BATCH), first)
+        refused = service.refusals.take_before(origin, request.sequence)
+        plain = request._replace(flags=request.flags & BATCH, lease_ms=refused)
+        info = make_info(service.epoch, plain, first)
         self._send(now, wanting, info)
         self._send_missing(now, missing, info)
         return TAKEN if count else UNAVAILABLE, count
 
-    def _missing(self, now: int, service: Service, subject: str) -> list[Line]:
+    def _wanting(self, service: Service | None, subject: str, publisher: bytes) -> list[Line]:
+        """Return who is to have a message of a node, and is there."""
+        lines = [] if service is None else service.listing.wanting(subject)
+        wild = self.everywhere.wanting(subject)
+        if wild:
+            lines = [*{line.node: line for line in (*wild, *lines)}.values()]
+        return _leave_out(publisher, lines)
+
+    def _missing(self, now: int, service: Service, subject: str, publisher: bytes) -> list[Line]:
         """Return who would have a message, and is not there to take it."""
         wild = self.everywhere.missing(now, subject)
         lines = service.listing.missing(now, subject)
-        return [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
+        lines = [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
+        return _leave_out(publisher, lines)
 
     def _send_missing(self, now: int, lines: list[Line], info: Request) -> None:
         """Keep a message for those who may come back; who has, and did not say more, gets it."""
@@ -386,17 +387,11 @@ class Manager:
     def count_receivers(self, key: bytes, subject: str, publisher: bytes) -> int:
         """Return how many would have a message of a node, if it were published now."""
         service = self.services.get(key)
-        is_served = service is not None and service.is_served
-        lines = service.listing.wanting(subject) if service is not None and is_served else []
-        found = {line.node: line for line in (*self.everywhere.wanting(subject), *lines)}
-        own = found.get(publisher)
-        return len(found) - (own is not None and bool(own.flags & NO_LOCAL))
+        served = service if service is not None and service.is_served else None
+        return len(self._wanting(served, subject, publisher))
 
-    def _send(self, now: int, wanting: list[Line], info: Request) -> None:
+    def _send(self, now: int, lines: list[Line], info: Request) -> None:
         """Send a message to those who want it, ourselves included."""
-        lines = [
-            line for line in wanting if not (line.flags & NO_LOCAL and line.node == info.origin)
-        ]
         if any(line.node == self.seat.node for line in lines):
             self.own.deliver(now, info)
         self.spread.send(now, lines, info)
@@ -410,8 +405,13 @@ class Manager:
         self.spread.pass_on(now, info, below)
 
     def _ask_one(self, now: int, service: Service, request: Request) -> tuple[int, int]:
+        # As at members, requests are numbered apart, so they have a window of their own.
+        origin = (request.origin, request.incarnation ^ True, request.extra.subject)
+        if not service.seen.is_new(origin, request.sequence):
+            return TAKEN, service.listing.count  # Else the next member would do it, too.
         place = self.view.place_of(request.origin) or request.extra.place
-        info = make_info(service.epoch, request, service.order, Extra(place=place))
+        plain, extra = request._replace(lease_ms=0), Extra(place=place)
+        info = make_info(service.epoch, plain, service.order, extra)
 
         def own() -> bool:
             return self.own.deliver(now, info).status == TAKEN
@@ -590,7 +590,7 @@ class Manager:
 
     def _pass_held(self, now: int, service: Service, manager: bytes) -> None:
         """Give what was held to one who turned out to be closer."""
-        held, service.held = service.held, []
+        held = service.release()
         self._give_up(service)
         for request in held:
             self._pass(now, request, manager)
@@ -674,6 +674,11 @@ def describe(service: Service) -> Managed:
     """Say of a service what others are told who look on."""
     messages = service.order % ORDER_LEAP
     return Managed(service.key, service.name, service.epoch, messages, service.listing.count)
+
+
+def _leave_out(publisher: bytes, lines: list[Line]) -> list[Line]:
+    """Return who is to have a message: not its publisher, if it does not want its own."""
+    return [line for line in lines if not (line.flags & NO_LOCAL and line.node == publisher)]
 
 
 _Serve = Callable[[Manager, int, Service, Request], tuple[int, int]]

@@ -2,11 +2,20 @@
 
 from dataclasses import dataclass, field
 
+from hubbub.limits import (
+    HELD_REQUESTS_BYTES_MAX,
+    HELD_REQUESTS_MAX,
+    ORDER_LEAP,
+    SERVICE_EPOCH_LEAP,
+    SERVICE_EPOCH_TOLD_MAX,
+    SERVICE_NUMBER_TOLD_MAX,
+)
 from hubbub.protocol.rendezvous.listing import Listing
+from hubbub.protocol.rendezvous.refusals import Refusals
 from hubbub.protocol.rendezvous.roles import Happening, Role, follow
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.seen import Seen
-from hubbub.wire.services import Entry, Kept, Request
+from hubbub.wire.services import Entry, Kept, Request, encode_extra
 
 SERVED = (Role.MANAGING, Role.HANDING)
 
@@ -35,8 +44,9 @@ class Arriving:
 
     sender: bytes
     epoch: int
+    count: int  # Of the parts, as announced.
     parts: dict[int, list[Entry]] = field(default_factory=dict)
-    is_taken: bool = False
+    is_taken: bool = False  # And the parts are let go.
 
 
 class Service:
@@ -50,9 +60,11 @@ class Service:
         self.order = 0  # The number of the last message that was handed on.
         self.listing = Listing()
         self.seen = Seen()
+        self.refusals = Refusals()
         self.kept: Kept | None = None
         self.kept_until_ns = 0
         self.held: list[Request] = []
+        self.held_bytes = 0
         self.manager: bytes | None = None  # Who sends us copies, or was handed the list.
         self.manager_life = 0
         self.until_ns = NEVER  # When a copy, or the grace of a forwarder, ends.
@@ -78,6 +90,32 @@ class Service:
         """Follow the table of roles; True: the role has changed."""
         before, self.role = self.role, follow(self.role, happening)
         return self.role is not before
+
+    def hold(self, request: Request) -> bool:
+        """Hold a request until the list is there; False: that would be too many."""
+        size_bytes = len(request.message.rest) + len(encode_extra(request.extra))
+        is_too_much = self.held_bytes + size_bytes > HELD_REQUESTS_BYTES_MAX
+        if is_too_much or len(self.held) >= HELD_REQUESTS_MAX:
+            return False
+        self.held.append(request)
+        self.held_bytes += size_bytes
+        return True
+
+    def release(self) -> list[Request]:
+        """Return all that was held, and hold it no more."""
+        held, self.held, self.held_bytes = self.held, [], 0
+        return held
+
+    def catch_up(self, epoch: int, order: int = 0) -> bool:
+        """Go on from what another manager has counted; False: it leaps, and we follow in part.
+
+        One frame with the highest epoch there is would leave no other for who comes next.
+        """
+        epoch_max = min(self.epoch + SERVICE_EPOCH_LEAP, SERVICE_EPOCH_TOLD_MAX)
+        order_max = min(self.order + SERVICE_EPOCH_LEAP * ORDER_LEAP, SERVICE_NUMBER_TOLD_MAX)
+        self.epoch = max(self.epoch, min(epoch, epoch_max))
+        self.order = max(self.order, min(order, order_max))
+        return epoch <= epoch_max and order <= order_max
 
     @property
     def due_ns(self) -> int:

@@ -1,6 +1,6 @@
 """Services with other placements, slow subscribers, policies, and nodes of the first version."""
 
-from hubbub.limits import ABSENCE, MS, SECOND
+from hubbub.limits import ABSENCE, MS, SECOND, SERVICE_LEASE
 from hubbub.protocol.burst import Address
 from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER
 from hubbub.protocol.rendezvous.placement import PLACEMENTS
@@ -8,7 +8,7 @@ from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.simulation.node import Host
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.scenarios.services import feed, gather
-from hubbub.simulation.services import Town
+from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
 from hubbub.wire.services import (
     INFO,
@@ -166,7 +166,7 @@ class _FirstVersion:
 
 @scenario
 def services_first_version(stage: Stage) -> None:
-    """Let a node of the first version subscribe and publish by way of anybody (H14)."""
+    """Let one of the first version subscribe and publish, and managers change meanwhile (H14)."""
     random, world = stage.random, stage.world
     town, names = gather(stage, random.randint(3, 8), 1)
     name, key = names[0], service_key(names[0])
@@ -182,12 +182,30 @@ def services_first_version(stage: Stage) -> None:
     for node in town.subscribers(name):
         count = town.count(node, name, b"HelloHypeWorld")
         world.check(count == 1, f"{node} had the message of the first version {count} times")
+    _change_manager(town, name, anybody)
+    old.heard.clear()
+    payload = town.publish(random.choice(town.alive()), name)
+    world.run_for(1 * SECOND)
+    world.check(old.heard == [payload], f"after another manager the first version had {old.heard}")
     old.heard.clear()
     old.send(Message(UNSUBSCRIBE_SERVICE, key))
     world.run_for(1 * SECOND)
     town.publish(random.choice(town.alive()), name)
     world.run_for(1 * SECOND)
     world.check(not old.heard, "the first version had a message after its end (H11)")
+
+
+def _change_manager(town: Town, name: str, stays: ServiceNode) -> None:
+    """Let another node manage a service; then more time passes than other subscriptions hold."""
+    random, manager = town.stage.random, town.closest(name)
+    change = random.choice(["join", "leave", "crash"])
+    stays.subscribe(name)
+    if change == "join":
+        while town.closest(name) is manager:
+            town.open()
+    else:
+        (manager.close if change == "leave" else manager.crash)()
+    town.world.run_for(SERVICE_LEASE + random.randrange(2 * SERVICE_LEASE))
 
 
 @scenario

@@ -6,6 +6,7 @@ import pytest
 
 from hubbub.errors import ConfigurationError
 from hubbub.limits import (
+    BARE_LEASE,
     DIRECT_FAN_OUT,
     HOP_BACKLOG,
     HOP_TIMEOUT,
@@ -38,6 +39,7 @@ from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.protocol.rendezvous.view import State, View
 from hubbub.wire.header import NOTICE
 from hubbub.wire.services import (
+    BARE,
     STALE,
     TAKEN,
     Answer,
@@ -151,6 +153,19 @@ def test_lists_merge_to_the_same_in_any_order() -> None:
     assert {line.node for line in one} == {line.node for line in other}
     assert (one.count, one.digest) == (other.count, other.digest)
     assert one.count == sum(line.is_in for line in one.lines.values())
+
+
+def test_bare_subscriber_holds_for_an_hour_also_on_a_list_that_came_from_elsewhere() -> None:
+    """It renews nothing, so it was struck off half a minute after any change of managers."""
+    for is_copied in (False, True):
+        listing = Listing()
+        listing.merge(0, [Entry(NODE, 5, True, BARE), Entry(NODES[0], 5, True)])
+        if is_copied:
+            listing.renew_all(SECOND)
+        assert listing.expire(2 * SERVICE_LEASE) == [NODES[0]]
+        assert [line.node for line in listing] == [NODE]
+        assert listing.expire(BARE_LEASE + SECOND) == [NODE]
+        assert listing.expire(BARE_LEASE + 2 * SERVICE_LEASE) == [] and not listing.lines
 
 
 # Order.
