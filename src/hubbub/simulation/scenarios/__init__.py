@@ -17,6 +17,7 @@ from hubbub.simulation.scenarios import (
     services_defects,
     services_group,
     services_more,
+    services_still,
     services_subjects,
     sides,
     swarm,
@@ -31,6 +32,6 @@ from hubbub.simulation.scenarios.registry import SCENARIOS
 __all__ = [
     "SCENARIOS", "acknowledged", "datagrams", "discovery", "gateways", "history", "hosts",
     "isolation", "links", "loss", "membership", "register", "services", "services_batches",
-    "services_defects", "services_group", "services_more", "services_subjects", "sides", "swarm",
-    "timed", "timed_again", "timed_names", "traffic", "wishes",
+    "services_defects", "services_group", "services_more", "services_still", "services_subjects",
+    "sides", "swarm", "timed", "timed_again", "timed_names", "traffic", "wishes",
 ]  # fmt: skip

@@ -377,11 +377,12 @@ def services_order(stage: Stage) -> None:
     for payloads in sent:
         town.check_complete(payloads, nodes)
     town.check_fifo("news", nodes[::2])
-    _check_total(town, nodes[1::2])
+    check_total(town, nodes[1::2])
     town.note_counts()
 
 
-def _check_total(town: Town, nodes: list[ServiceNode]) -> None:
+def check_total(town: Town, nodes: list[ServiceNode]) -> None:
+    """Check that all were handed what they have in common in one order (H8)."""
     orders = [[one.payload for _, one in node.heard["news"]] for node in nodes]
     for node, order in zip(nodes[1:], orders[1:], strict=True):
         common = [payload for payload in orders[0] if payload in set(order)]
