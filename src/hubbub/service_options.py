@@ -1,6 +1,8 @@
 """How a node takes part in services: which values can work."""
 
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from time import monotonic
 from typing import Final
 
 from hubbub.errors import ConfigurationError
@@ -9,8 +11,11 @@ from hubbub.limits import SERVICE_LEVELS_MAX
 from hubbub.protocol.rendezvous.placement import find_placement
 from hubbub.protocol.rendezvous.profile import find_profile
 from hubbub.protocol.rendezvous.seat import Policy
+from hubbub.runtime.logs import logger_of
 
 VERSIONS: Final = ("v1", "v2")
+_log = logger_of("subscription")
+_REPORT_S: Final = 1.0  # A policy that raises at each message is told of so often.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,26 @@ class ServiceOptions:
             )
         if self.version not in VERSIONS:
             raise ConfigurationError(f"version={self.version!r}: choose {' or '.join(VERSIONS)}")
-        if policy is not None and not callable(policy):
+        if policy is not None and (not callable(policy) or iscoroutinefunction(policy)):
             raise ConfigurationError(
-                f"policy={policy!r}: give a function of action, key, name, node, credentials"
+                f"policy={policy!r}: give a plain function of action, key, name, node, credentials"
             )
+
+
+def guard(policy: Policy) -> Policy:
+    """Let a policy that raises refuse, and say so: what it is asked about, peers have sent."""
+    told_s = -_REPORT_S
+
+    def is_allowed(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
+        nonlocal told_s
+        try:
+            return bool(policy(action, key, name, node, credentials))
+        except KeyboardInterrupt:  # Ctrl-C is meant for the program, wherever it hits.
+            raise
+        except BaseException:
+            if monotonic() - told_s >= _REPORT_S:
+                told_s = monotonic()
+                _log.exception("policy failed, so %s is refused: %s", action, name or key.hex())
+            return False
+
+    return is_allowed

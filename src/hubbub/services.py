@@ -40,7 +40,7 @@ from hubbub.runtime.group_listener import GroupListener
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import Found, ServiceDriver
 from hubbub.service import CHANNEL, Service
-from hubbub.service_options import ServiceOptions
+from hubbub.service_options import ServiceOptions, guard
 from hubbub.service_statistics import (
     FoundService,
     RingMember,
@@ -353,8 +353,9 @@ def _batch_bytes(node: "Node", connection: "Connection") -> int:
 
 
 def _options(options: ServiceOptions, batch_bytes: int) -> Options:
+    policy = allow_everything if options.policy is None else guard(options.policy)
     return Options(
         find_profile(options.membership), find_placement(options.placement), options.weight,
-        options.policy or allow_everything, options.is_guest, batch_bytes,
+        policy, options.is_guest, batch_bytes,
         options.version == "v1",
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Services of real nodes on real sockets: by named peers without multicast, and found by it."""
 
 import asyncio
+import json
 import os
 import socket
 import threading
@@ -157,6 +158,27 @@ def test_policy_of_the_manager_refuses(bus: Bus) -> None:
     assert message is not None and message.payload == b"yes"
 
 
+def test_policy_that_raises_refuses_and_says_so_not_too_often(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    def policy(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
+        return action == "subscribe" or bool(json.loads(credentials)["ok"])
+
+    nodes = bus.open_many(2, policy=policy)
+    reader = nodes[0].service(NAME).subscribe()
+    assert nodes[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+    for node in nodes:  # One of them is the manager itself.
+        for _ in range(20):
+            with pytest.raises(hubbub.HubbubError, match="refused"):
+                node.service(NAME).publish(b"no", wait=DEADLINE_S, credentials=b"garbage")
+        sent = node.service(NAME).publish(b"yes", wait=DEADLINE_S, credentials=b'{"ok": true}')
+        assert sent == 1
+        message = reader.receive(DEADLINE_S)
+        assert message is not None and message.payload == b"yes"
+    told = [one.getMessage() for one in caplog.records if "policy failed" in one.getMessage()]
+    assert set(told) == {f"policy failed, so publish is refused: {NAME}"} and len(told) < 20
+
+
 def test_subscription_is_read_under_asyncio(bus: Bus) -> None:
     first, second = bus.open_many(2)
     reader = first.service(NAME).subscribe()
@@ -261,6 +283,10 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         assert message is not None and message.payload == b"x"
 
 
+async def sleep_and_allow(*_arguments: Any) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -268,7 +294,8 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         ({"placement": "random"}, "xor, hrw, weighted"),
         ({"weight": 0}, "from 1 to 1000"),
         ({"service_levels": True}, "service_levels=True must be a number from 1"),
-        ({"policy": 5}, "give a function"),
+        ({"policy": 5}, "give a plain function"),
+        ({"policy": sleep_and_allow}, "give a plain function"),
         ({"version": "v3"}, "choose v1 or v2"),
     ],
 )
