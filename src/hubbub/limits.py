@@ -153,6 +153,7 @@ SERVICE_NUMBER_MAX: Final = 1 << 62  # Of stamps, incarnations and the order of 
 SERVICE_EPOCH_MAX: Final = 1 << 31
 SERVICES_MAX: Final = 10_000  # That one node manages, or holds a copy of.
 SUBSCRIBERS_MAX: Final = 20_000  # Of one service.
+SERVICE_REQUESTS_MAX: Final = 256  # That wait at one member of a service for its answer.
 COPIES: Final = 2  # The next so many nodes hold a copy of each list,
 COPY_DELAY: Final = 20 * MS  # and hear of changes so soon.
 COPY_INTERVAL: Final = 10 * SECOND

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _log = logger_of("subscription")
 _REQUEST_PATIENCE_S = 10.0
+_NO_ANSWER = "the member that was asked has no answer"
 CHANNEL = "services"
 _BYTES = (bytes, bytearray, memoryview)  # A union would be made anew at each call.
 make_served = lru_cache(1024)(Served)
@@ -229,11 +230,16 @@ class Service(Closing):
     def request_any(
         self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b""
     ) -> bytes:
-        """Ask any one member that answers, and return its reply."""
+        """Ask any one member that answers, and return its reply.
+
+        Raises `HubbubError` at once when nobody takes it, or when who took it has no answer.
+        """
         lane = self.lane_of("")
         settled = self._send(lane, check_payload(payload), ANYCAST, credentials, timeout)
         if settled is not None and settled.payload is not None:
             return settled.payload
+        if settled is not None and settled.number:
+            raise HubbubError(f"service {self.name}: {_NO_ANSWER}")
         how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
 
@@ -367,8 +373,9 @@ class Service(Closing):
         for which in awaited:
             self._waiting[which] = settled
         if not awaited and settled.status != TAKEN:
-            is_nobody = settled.status == UNAVAILABLE
-            reason = "nobody subscribes" if is_nobody else STATUS_NAMES[settled.status]
+            reason = STATUS_NAMES[settled.status]
+            if settled.status == UNAVAILABLE:
+                reason = _NO_ANSWER if settled.number else "nobody subscribes"
             self._services.report(self.name, "no manager took it" if reason == "passed" else reason)
 
     def _answer_next(self) -> bool:
@@ -376,14 +383,18 @@ class Service(Closing):
         if not self._asked:
             return False
         delivered, message = self._asked.popleft()
-        function = self._answer
-        if function is not None:
-            try:
-                reply = check_payload(function(message))
-                self._driver.call(self._machine.reply, delivered.answer, reply)
-            except BaseException:  # Also `sys.exit()`: others have asked, too.
-                _log.exception("service %s has no answer", self.name)
+        with suppress(ClosedError):
+            self._driver.call(self._machine.reply, delivered.answer, self._reply_to(message))
         return bool(self._asked)
+
+    def _reply_to(self, message: Message) -> bytes | None:
+        """Return the answer to a request; None: there is none."""
+        function = self._answer
+        try:
+            return None if function is None else check_payload(function(message))
+        except BaseException:  # Also `sys.exit()`: others have asked, too.
+            _log.exception("service %s has no answer", self.name)
+            return None
 
 
 def check_name(name: Any) -> str:

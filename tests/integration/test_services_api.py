@@ -345,19 +345,59 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
 
 
-def test_request_is_answered_though_the_one_before_it_ended_the_answering(bus: Bus) -> None:
-    service = bus.open().service("sums")
-    asked = [SimpleNamespace(answer=None), SimpleNamespace(answer=None)]
-    answered: list[Any] = []
+@pytest.mark.parametrize("asker", [0, 1])
+def test_asker_hears_at_once_that_the_answer_failed_and_others_are_answered(
+    bus: Bus, asker: int
+) -> None:
+    nodes = bus.open_many(2)
 
-    def answer(message: Any) -> bytes:
-        answered.append(message)
-        raise SystemExit
+    def answer(message: hubbub.Message) -> bytes:
+        if message.payload == b"exit":
+            raise SystemExit
+        return message.payload.upper()
 
-    service._answer = answer
-    service._asked.extend((one, number) for number, one in enumerate(asked))  # type: ignore[misc]
-    service._lane.notify()
-    wait_until(lambda: answered == [0, 1])
+    nodes[0].service("sums").answer(answer)
+    assert nodes[0].service("sums").wait_until_subscribed(DEADLINE_S)
+    sums = nodes[asker].service("sums")
+    for _ in range(2):
+        with pytest.raises(hubbub.HubbubError, match="the member that was asked has no answer"):
+            sums.request_any(b"exit", timeout=10 * DEADLINE_S)
+    assert sums.request_any(b"abc", timeout=DEADLINE_S) == b"ABC"
+
+
+def test_requests_that_wait_for_a_slow_answer_are_bounded_and_others_take_the_rest(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub.protocol.rendezvous.client.SERVICE_REQUESTS_MAX", 2)
+    nodes = bus.open_many(3)
+    go_on = threading.Event()
+
+    def answer_late(message: hubbub.Message) -> bytes:
+        go_on.wait(DEADLINE_S)
+        return b"late"
+
+    slow, asker = nodes[0].service("sums"), nodes[2].service("sums")
+    slow.answer(answer_late)
+    assert slow.wait_until_subscribed(DEADLINE_S)
+    late: list[bytes] = []
+
+    def ask() -> None:
+        late.append(asker.request_any(b"?", timeout=DEADLINE_S))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    waiting = nodes[0].services.driver.machine.client._asked_us
+    wait_until(lambda: sum(map(len, waiting.values())) == 2)
+    with pytest.raises(hubbub.HubbubError, match="unavailable"):
+        asker.request_any(b"?", timeout=DEADLINE_S)
+    nodes[1].service("sums").answer(lambda message: b"quick")
+    assert nodes[1].service("sums").wait_until_subscribed(DEADLINE_S)
+    assert {asker.request_any(b"?", timeout=DEADLINE_S) for _ in range(4)} == {b"quick"}
+    go_on.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert late == [b"late", b"late"]
 
 
 def test_memory_of_what_was_reported_is_bounded(bus: Bus) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE
+from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE, SERVICE_REQUESTS_MAX
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE
 from hubbub.protocol.rendezvous.publishing import RESULT_PATIENCE, RETRY, Publishing
@@ -17,7 +17,9 @@ from hubbub.protocol.rendezvous.seat import NEVER, Delivered, ManagerNamed, Sett
 from hubbub.protocol.rendezvous.seen import Origin, Seen, is_all_new
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.wire.services import (
+    ANSWERS,
     ANYCAST,
+    FULL,
     NOBODY,
     NOTHING,
     PASSED,
@@ -35,6 +37,7 @@ from hubbub.wire.services import (
     Message,
     Reply,
     Request,
+    Result,
     service_key,
 )
 
@@ -88,6 +91,8 @@ class Client:
         self.subscribed: dict[bytes, Subscribed] = {}
         self.wild: Subscribed | None = None  # What we want whatever service it is in.
         self._ending: dict[bytes, _Ending] = {}
+        # Requests to any one that came to us, by service, until they are answered.
+        self._asked_us: dict[bytes, set[tuple[bytes, int, int]]] = {}
         self.due_ns = NEVER
 
     # Subscribing.
@@ -258,13 +263,28 @@ class Client:
             one.is_confirmed = False
             one.due_ns = self._plan(now)
 
-    def reply(self, now: int, info: Request, payload: bytes) -> None:
-        """Answer a request that came to us as to any one member."""
-        reply = Reply(info.message.key, info.sequence, payload)
-        if info.origin == self.seat.node:
-            self.publishing.take_reply(now, reply)
+    def reply(self, now: int, info: Request, payload: bytes | None) -> None:
+        """Answer a request that came to us as to any one member; None: there is no answer.
+
+        Who asked need not wait for one, then: the manager is not to ask another, for we took it.
+        """
+        key, sequence = info.message.key, info.sequence
+        self._asked_us.get(key, set()).discard(_id_of(info))
+        told = Result(key, PUBLISH, sequence, UNAVAILABLE, info.epoch, 1)
+        if info.origin != self.seat.node:
+            notice = told if payload is None else Reply(key, sequence, payload)
+            self.asking.post.tell(now, info.origin, notice, place=info.extra.place)
+        elif payload is None:
+            answer = Answer(0, told.status, told.epoch, told.number, self.seat.node)
+            self.publishing.settle(now, (key, ""), sequence, answer)
         else:
-            self.asking.post.tell(now, info.origin, reply, place=info.extra.place)
+            self.publishing.take_reply(now, Reply(key, sequence, payload))
+
+    def _may_ask_us(self, one: Subscribed, info: Request) -> bool:
+        """Tell whether we take a request: another member does, if too many wait here already."""
+        waiting = self._asked_us.setdefault(one.key, set())
+        is_known = _id_of(info) in waiting
+        return is_known or (bool(one.flags & ANSWERS) and len(waiting) < SERVICE_REQUESTS_MAX)
 
     # Messages.
 
@@ -282,6 +302,9 @@ class Client:
         if is_kept and one.delivered:
             self.seat.counters["duplicates"] += 1
             return Answer(info.hop, TAKEN)
+        if is_request and not self._may_ask_us(one, info):
+            self.seat.counters["requests_not_taken"] += 1
+            return Answer(info.hop, FULL)
         # Requests are numbered apart, so they have a window of their own.
         subject, count = info.extra.subject, info.messages
         origin = (info.origin, info.incarnation ^ is_request, subject)
@@ -292,6 +315,8 @@ class Client:
                 info.sequence, info.order, is_kept, info if is_request else None, subject,
                 info.epoch,
             )  # fmt: skip
+            if is_request:
+                self._asked_us[one.key].add(_id_of(info))
             self._take(now, one, delivered, new)
         elif not is_kept and not is_request:
             self._pass_over(now, one, info.order, count)
@@ -388,3 +413,8 @@ class Client:
             self._plan(one.due_ns)
         for ending in self._ending.values():
             self._plan(min(ending.due_ns, ending.until_ns))
+
+
+def _id_of(info: Request) -> tuple[bytes, int, int]:
+    """Return what tells a request to any one from all others."""
+    return info.origin, info.incarnation, info.sequence

@@ -317,8 +317,8 @@ class Rendezvous:
         """Ask any one member that answers; the reply comes with what is settled."""
         return self.publish(now, name, payload, flags=ANYCAST, credentials=credentials)
 
-    def reply(self, now: int, info: Request, payload: bytes) -> None:
-        """Answer a request that came to this node."""
+    def reply(self, now: int, info: Request, payload: bytes | None) -> None:
+        """Answer a request that came to this node; None: there is no answer."""
         self.seat.now = now
         self.client.reply(now, info, payload)
 
