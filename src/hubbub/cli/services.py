@@ -80,7 +80,8 @@ def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
 @on_the_bus
 def ring(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Who would manage these?")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Who would manage these? By default all there are."),
     ] = None,
     wait: Wait = _WAIT_S,
     watch: Watch = False,
@@ -99,6 +100,7 @@ def ring(
 
 
 def _show_ring(node: hubbub.Node, names: list[str], as_json: bool, screen: Screen) -> bool:
+    names = names or sorted({one.name for one in node.services.find() if one.name})
     members = node.services.ring()
     managers = {name: node.services.manager_of(name) for name in names}
     if as_json:
