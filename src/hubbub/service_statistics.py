@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from hubbub.links.datagram import DatagramStatistics
 from hubbub.links.listening import address_text
+from hubbub.protocol.rendezvous.manager import describe
 
 if TYPE_CHECKING:
     from hubbub.runtime.service_driver import ServiceDriver
@@ -95,7 +96,7 @@ def describe_services(driver: "ServiceDriver") -> ServicesStatistics:
         ),
         managed=tuple(
             ManagedService(
-                one.name, one.key.hex(), one.role.value, one.epoch, one.order,
+                one.name, one.key.hex(), one.role.value, one.epoch, describe(one).messages,
                 tuple(sorted(line.node.hex() for line in one.listing)),
             )
             for one in machine.manager.services.values()

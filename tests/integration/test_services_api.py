@@ -101,6 +101,35 @@ def test_statistics_show_the_three_lists(bus: Bus) -> None:
     assert listed == [(nodes[0].id.hex(),)]
 
 
+def test_create_is_subscribe(bus: Bus) -> None:
+    node, other = bus.open_many(2)
+    created = node.service(NAME).create(order="fifo")
+    assert node.service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert other.service(NAME).publish(b"21.5", wait=DEADLINE_S) == 1
+    message = created.receive(DEADLINE_S)
+    assert message is not None and message.payload == b"21.5"
+
+
+def test_messages_of_a_service_are_counted_from_its_last_change_of_managers(bus: Bus) -> None:
+    nodes = bus.open_many(3)
+    closest = nodes[0].services.manager_of(NAME)
+    (manager,) = (node for node in nodes if node.id.hex() == closest)
+    reader, publisher = (node for node in nodes if node is not manager)
+    reader.service(NAME).subscribe()
+    assert reader.service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert publisher.service(NAME).publish(b"1", wait=DEADLINE_S) == 1
+    manager.close()
+    assert publisher.service(NAME).publish(b"2", wait=DEADLINE_S) == 1
+
+    def counted() -> list[int]:
+        lists = [node.services.statistics().managed for node in (reader, publisher)]
+        return [one.messages for some in lists for one in some if one.role == "managing"]
+
+    wait_until(lambda: len(counted()) == 1)
+    assert counted() == [one.messages for one in reader.services.find()]
+    assert counted()[0] <= 2
+
+
 def test_service_without_subscribers_is_unavailable_and_an_event_says_so(bus: Bus) -> None:
     events: list[hubbub.Event] = []
     node, _ = bus.open_many(2)
