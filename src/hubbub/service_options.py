@@ -1,9 +1,10 @@
 """How a node takes part in services: which values can work."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from hubbub.errors import ConfigurationError
 from hubbub.given import is_whole
@@ -14,6 +15,11 @@ from hubbub.protocol.rendezvous.seat import Policy
 from hubbub.runtime.logs import logger_of
 
 VERSIONS: Final = ("v1", "v2")
+# What can be said without code, and what it is.
+_KINDS: Final[dict[str, type]] = {
+    "membership": str, "placement": str, "version": str, "weight": int, "service_levels": int,
+    "is_open": bool,
+}  # fmt: skip
 _log = logger_of("subscription")
 _REPORT_S: Final = 1.0  # A policy that raises at each message is told of so often.
 
@@ -57,6 +63,31 @@ class ServiceOptions:
             raise ConfigurationError(
                 f"policy={policy!r}: give a plain function of action, key, name, node, credentials"
             )
+
+
+def kind_of_service_option(name: str, option: str) -> type:
+    """Return what an option of services is that can be configured; `name` is who says it."""
+    if option not in _KINDS:
+        raise ConfigurationError(f"{name}: {option} is none of {', '.join(_KINDS)}")
+    return _KINDS[option]
+
+
+def make_service_options(name: str, parts: Mapping[str, Any]) -> ServiceOptions:
+    """Make options of a table, which says how a node takes part, and not yet that it does."""
+    for option, value in parts.items():
+        kind = kind_of_service_option(name, option)
+        if not isinstance(value, kind):
+            raise ConfigurationError(f"{name}: {option}={value!r} is not of type {kind.__name__}")
+    return ServiceOptions(**{"is_open": False, **parts})
+
+
+def combine(configured: Any, wanted: Any) -> Any:
+    """Return what is wanted of services, where how they are used is configured for all nodes."""
+    if not isinstance(configured, ServiceOptions):
+        return wanted
+    if isinstance(wanted, bool):
+        return replace(configured, is_open=wanted)
+    return replace(configured, is_open=True, version=wanted) if wanted in VERSIONS else wanted
 
 
 def guard(policy: Policy) -> Policy:
