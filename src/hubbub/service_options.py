@@ -9,7 +9,7 @@ from typing import Any, Final
 from hubbub.errors import ConfigurationError
 from hubbub.given import is_whole
 from hubbub.limits import SERVICE_LEVELS_MAX
-from hubbub.protocol.rendezvous.placement import find_placement
+from hubbub.protocol.rendezvous.placement import Placement, find_placement
 from hubbub.protocol.rendezvous.profile import find_profile
 from hubbub.protocol.rendezvous.seat import Policy
 from hubbub.runtime.logs import logger_of
@@ -29,13 +29,14 @@ class ServiceOptions:
     """How a node takes part in services.
 
     `membership` is "fast" or "seed" (a list each 10 s, dead after a minute), `placement` "xor",
-    "hrw" or "weighted" by `weight`: the first two are the same on all nodes of a bus.
+    "hrw" or "weighted" by `weight`, or an object whose `measure(key, node_key, weight)` is least
+    for the node that manages: the first two are the same on all nodes of a bus.
     `policy(action, key, name, node, credentials)` says who may subscribe and publish in the
     services that this node manages.
     """
 
     membership: str = "fast"
-    placement: str = "xor"
+    placement: str | Placement = "xor"
     weight: int = 1
     policy: Policy | None = None
     is_open: bool = True

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -312,6 +313,46 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         assert message is not None and message.payload == b"x"
 
 
+class Heaviest:
+    """Let the heaviest node manage everything, and among equals the closest."""
+
+    name = "heaviest"
+
+    def measure(self, key: int, node_key: int, weight: int) -> int:
+        return (1000 - weight) << 160 | key ^ node_key
+
+
+class Nameless(Heaviest):
+    name = 5  # type: ignore[assignment]
+
+
+class Impostor(Heaviest):
+    name = "xor"
+
+
+class Speechless(Heaviest):
+    def measure(self, key: int, node_key: int, weight: int) -> Any:
+        return None
+
+
+def _is_settled(node: hubbub.Node) -> bool:
+    return all(one.is_settled for one in node.services.ring())
+
+
+def test_placement_of_the_application_says_who_manages_what(bus: Bus) -> None:
+    light = bus.open_many(2, placement=Heaviest())
+    (heavy,) = bus.open_many(1, placement=Heaviest(), weight=1000)
+    for node in light:
+        assert node.services.wait_for_members(2, DEADLINE_S)
+        wait_until(partial(_is_settled, node))
+        assert {node.services.manager_of(f"s{number}") for number in range(8)} == {heavy.id.hex()}
+        shares = {one.id: one.share for one in node.services.ring()}
+        assert shares[heavy.id.hex()] == 1 == sum(shares.values())
+    light[0].service(NAME).subscribe()
+    assert light[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert light[0].service(NAME).manager == heavy.id.hex()
+
+
 async def sleep_and_allow(*_arguments: Any) -> bool:
     return True
 
@@ -321,6 +362,10 @@ async def sleep_and_allow(*_arguments: Any) -> bool:
     [
         ({"membership": "slow"}, "fast, seed"),
         ({"placement": "random"}, "xor, hrw, weighted"),
+        ({"placement": Heaviest}, "raised TypeError"),
+        ({"placement": Nameless()}, "an object with a name and measure"),
+        ({"placement": Impostor()}, "the name xor is taken"),
+        ({"placement": Speechless()}, "is None, and no number"),
         ({"weight": 0}, "from 1 to 1000"),
         ({"service_levels": True}, "service_levels=True must be a number from 1"),
         ({"policy": 5}, "give a plain function"),
