@@ -21,6 +21,7 @@ from hubbub.limits import (
     SERVICE_SUBJECTS_KEPT,
 )
 from hubbub.message import Message, Served, Source
+from hubbub.newcomers import Newcomers
 from hubbub.protocol.delivery import new_delivery
 from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS, TOTAL
 from hubbub.protocol.rendezvous.publishing import Lane
@@ -70,6 +71,7 @@ class Service(Closing):
         self._driver = services.driver
         self._machine = services.driver.machine
         self._subscriptions: dict[Subscription, tuple[str, ...]] = {}  # And what each wants.
+        self._newcomers = Newcomers()
         self._host = ServiceHost(node, name, self._closed)
         self._answer: Callable[[Message], Any] | None = None
         self._lane = node._pool.lane(self._answer_next)
@@ -129,7 +131,10 @@ class Service(Closing):
         with self._lock:
             self._subscriptions[subscription] = wanted
             self._sole = self._find_sole()
-        self._join()
+        is_on_the_list = self.key in self._machine.client.subscribed
+        if not wanted:
+            self._newcomers.add(subscription)
+        self._join(RETAIN if is_on_the_list and not wanted else 0)
 
     def _find_sole(self) -> tuple[Callable[[Message], bool], Any] | None:
         """Return how to call back at once, where one subscription gets everything so."""
@@ -150,17 +155,17 @@ class Service(Closing):
             self._options["flags"] |= ANSWERS
         self._join()
 
-    def _join(self) -> None:
+    def _join(self, also: int = 0) -> None:
         with self._lock:
             self._patterns = unite(list(self._subscriptions.values()))
+            options = {**self._options, "flags": self._options["flags"] | also}
         self._services.listen()
-        self._driver.call(
-            self._machine.subscribe, self.name, patterns=self._patterns, **self._options
-        )
+        self._driver.call(self._machine.subscribe, self.name, patterns=self._patterns, **options)
 
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
             self._subscriptions.pop(subscription, None)
+            self._newcomers.discard(subscription)
             self._sole = self._find_sole()
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
@@ -341,7 +346,9 @@ class Service(Closing):
         passage = self._passage
         if passage.epoch != delivered.epoch:
             passage = self._passage = make_served(CHANNEL, -1, 0, self.name, delivered.epoch)
-        sole = self._sole
+        if self._newcomers.waiting and not delivered.is_kept:
+            self._newcomers.note(delivered.order)
+        sole = None if delivered.is_kept else self._sole
         if sole is not None and len(payloads) == 1 and delivered.answer is None:
             at_once, context = sole
             first = delivered.sequence
@@ -355,6 +362,10 @@ class Service(Closing):
         if delivered.answer is not None:
             self._asked.append((delivered, message_of_one(delivery, None)))
             self._lane.notify()
+            return
+        if delivered.is_kept:
+            for subscription in self._newcomers.take(delivered.order):
+                subscription.deliver(delivery, subscription.context)
             return
         for subscription, patterns in list(self._subscriptions.items()):
             if not patterns or (subject and any(matches(one, subject) for one in patterns)):

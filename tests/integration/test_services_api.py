@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import hubbub
+from hubbub.newcomers import Newcomers
 from hubbub.wire.services import (
     INFO,
     PUBLISH,
@@ -172,6 +173,50 @@ def test_value_that_is_kept_comes_to_who_subscribes_later(bus: Bus) -> None:
     nodes[0].service("limit").publish(b"42", retain=True, wait=DEADLINE_S)
     message = nodes[1].service("limit").subscribe().receive(DEADLINE_S)
     assert message is not None and message.payload == b"42"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_each_subscription_of_a_node_gets_the_value_that_is_kept_once(bus: Bus, place: int) -> None:
+    nodes = bus.open_many(2)
+    limit, publisher = nodes[place].service("limit"), nodes[0].service("limit")
+    limit.answer(lambda message: b"")  # So the node is on the list before anything is subscribed.
+    assert limit.wait_until_subscribed(DEADLINE_S)
+    assert publisher.publish(b"41", retain=True, wait=DEADLINE_S) == 1
+    first = limit.subscribe()
+    readers, inline = [first], list[bytes]()
+    assert _payload_of(first) == b"41"
+    assert publisher.publish(b"42", retain=True, wait=DEADLINE_S) == 1  # While somebody listens.
+    assert publisher.publish(b"later", wait=DEADLINE_S) == 1
+    assert (_payload_of(first), _payload_of(first)) == (b"42", b"later")
+    for _ in range(2):
+        readers.append(limit.subscribe())
+        assert _payload_of(readers[-1]) == b"42"
+    limit.subscribe(lambda message: inline.append(message.payload), inline=True)
+    wait_until(lambda: inline == [b"42"])
+    assert publisher.publish(b"43", retain=True, wait=DEADLINE_S) == 1
+    assert [_payload_of(reader) for reader in readers] == [b"43"] * 3
+    wait_until(lambda: inline == [b"42", b"43"])
+    assert [reader.pending for reader in readers] == [0] * 3
+
+
+def _payload_of(reader: hubbub.Subscription) -> bytes:
+    message = reader.receive(DEADLINE_S)
+    assert message is not None
+    return bytes(message.payload)
+
+
+def test_value_that_came_as_a_message_is_not_handed_out_again() -> None:
+    newcomers = Newcomers()
+    early, late = (cast("hubbub.Subscription", name) for name in ("early", "late"))
+    newcomers.add(early)
+    newcomers.note(0)  # Of the first version, which counts nothing.
+    newcomers.note(7)
+    newcomers.note(8)
+    newcomers.add(late)
+    assert newcomers.take(7) == [late] and not newcomers.waiting
+    newcomers.add(early)
+    newcomers.note(7)
+    assert newcomers.take(6) == [early]
 
 
 def test_policy_of_the_manager_refuses(bus: Bus) -> None:

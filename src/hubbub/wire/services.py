@@ -49,7 +49,9 @@ TYPE_NAMES: Final = {
 NO_LOCAL: Final = 1  # A subscriber does not want what it publishes itself.
 ANSWERS: Final = 2  # A subscriber answers requests to any one member.
 BARE: Final = 4  # A subscriber that speaks the first version, and nothing else.
-RETAIN: Final = 8  # Of a PUBLISH: keep it for those who come later. Of an INFO: it was kept.
+# Of a PUBLISH: keep it for those who come later. Of an INFO: it was kept. Of a SUBSCRIBE_SERVICE:
+# send what is kept, though I may have had it.
+RETAIN: Final = 8
 ANYCAST: Final = 16  # Of a PUBLISH or an INFO: for one member, who answers.
 LEAVING: Final = 32  # Who sends this is about to leave: it manages nothing any more.
 BATCH: Final = 64  # Of a PUBLISH or an INFO: several payloads, numbered from `sequence` on.

@@ -68,6 +68,7 @@ class Subscribed:
     seen: Seen = field(default_factory=Seen)
     sequencers: dict[Origin, Sequencer[Delivered]] = field(default_factory=dict)
     baseline: int | None = None  # The last number of the manager when we came.
+    wants_kept: bool = False  # Once more: it may have come to us, but not to all who want it here.
 
 
 @dataclass(slots=True)
@@ -101,11 +102,16 @@ class Client:
         self, now: int, name: str, *, flags: int = 0, order: str = NO_ORDER,
         credentials: bytes = b"", patterns: Sequence[str] = (),
     ) -> Subscribed:  # fmt: skip
-        """Subscribe to a service, and stay subscribed; again: with other options."""
+        """Subscribe to a service, and stay subscribed; again: with other options.
+
+        With RETAIN the value that it keeps is asked for, though it came to us before.
+        """
         key = service_key(name)
         self._ending.pop(key, None)
         known = self.subscribed.get(key)
-        one = Subscribed(key, name, self.seat.stamp(), flags, order, credentials, tuple(patterns))
+        stamp, plain = self.seat.stamp(), flags & ~RETAIN
+        one = Subscribed(key, name, stamp, plain, order, credentials, tuple(patterns))
+        one.wants_kept = plain != flags
         if known is not None:
             one.manager, one.epoch, one.seen = known.manager, known.epoch, known.seen
             if known.order == order:
@@ -148,7 +154,8 @@ class Client:
         one.due_ns = self._plan(now + RESULT_PATIENCE + RETRY)
         message = Message(SUBSCRIBE_SERVICE, one.key)
         extra = Extra(name=one.name, credentials=one.credentials, patterns=list(one.patterns))
-        request = asking.make(message, one.stamp, one.flags, one.epoch, extra)
+        flags = one.flags | (RETAIN if one.wants_kept and not one.is_confirmed else 0)
+        request = asking.make(message, one.stamp, flags, one.epoch, extra)
         asking.send(now, request, asking.target(now, one.key), self._asked)
 
     def _end(self, now: int, ending: _Ending) -> None:
@@ -299,7 +306,7 @@ class Client:
             return Answer(info.hop, UNKNOWN, 0, stamp)
         is_kept = bool(info.flags & RETAIN)
         is_request = bool(info.flags & ANYCAST)
-        if is_kept and one.delivered:
+        if is_kept and one.delivered and not one.wants_kept:
             self.seat.counters["duplicates"] += 1
             return Answer(info.hop, TAKEN)
         if is_request and not self._may_ask_us(one, info):
@@ -309,6 +316,8 @@ class Client:
         subject, count = info.extra.subject, info.messages
         origin = (info.origin, info.incarnation ^ is_request, subject)
         new = one.seen.take(origin, info.sequence, count)
+        if is_kept and one.wants_kept:
+            one.wants_kept, new = False, 1
         if new:
             delivered = Delivered(
                 info.message.key, one.name, info.payloads, info.origin, info.incarnation,
