@@ -61,6 +61,24 @@ class FoundService:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceNode:
+    """A node of a service; its name and address are empty where they are not known."""
+
+    id: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedService:
+    """A service of the bus, and who is in it; of more than 1,024 subscribers, so many."""
+
+    service: FoundService
+    manager: ServiceNode
+    subscribers: tuple[ServiceNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RingMember:
     """A node that shares services, and the part of them that falls to it."""
 

@@ -33,6 +33,12 @@ def test_message_is_published_printed_and_the_service_shown(bus: Bus) -> None:
         assert node.split()[-1] == "hype-news"  # Without a name, of what there is.
         shown = bus.run("services").stdout.decode()
         assert "hype-news" in shown and found["manager"][:12] in shown
+        (listed,) = json.loads(bus.run("services", "hype-news", "--json").stdout)
+        assert [one["id"] for one in listed["nodes"]] == [found["manager"]]
+        who = bus.run("services", "--who").stdout.decode().splitlines()
+        assert len(who) == 2 and who[1].startswith("hype-news")
+        assert found["manager"][:12] in who[1] and who[1].endswith("manages, subscribes")
+        assert bus.run("services", "unheard-of").returncode == 1
         assert bus.run("service", "pub", "hype-news", stdin=b"\xff\xfe\n").returncode == 0
         code, out, _ = finish(reader)
     assert code == 0

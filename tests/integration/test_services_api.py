@@ -464,6 +464,24 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
 
 
+def test_managers_tell_who_subscribes_to_their_services(bus: Bus) -> None:
+    nodes = bus.open_many(3)
+    for node in nodes[:2]:
+        node.service(NAME).subscribe()
+        assert node.service(NAME).wait_until_subscribed(DEADLINE_S)
+    nodes[2].service("other").subscribe()
+    assert nodes[2].service("other").wait_until_subscribed(DEADLINE_S)
+    places = {node.id.hex(): node.services.address for node in nodes}
+    for node in nodes:  # One of them, and perhaps two, are managers themselves.
+        (one,) = node.services.find_subscribers([NAME], DEADLINE_S)
+        assert [other.id for other in one.subscribers] == sorted(n.id.hex() for n in nodes[:2])
+        assert {other.id: other.address for other in one.subscribers}.items() <= places.items()
+        assert one.manager.id == one.service.manager == nodes[0].service(NAME).manager
+        assert [one.service.name for one in node.services.find_subscribers((), DEADLINE_S)] == [
+            NAME, "other",
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("asker", [0, 1])
 def test_asker_hears_at_once_that_the_answer_failed_and_others_are_answered(
     bus: Bus, asker: int

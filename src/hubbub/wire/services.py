@@ -14,6 +14,7 @@ from unicodedata import normalize
 import msgspec
 
 from hubbub.limits import (
+    INVENTORY_NODES,
     INVENTORY_SERVICES,
     LIST_PART_ENTRIES,
     LIST_PARTS_MAX,
@@ -392,11 +393,13 @@ class Inquiry(msgspec.Struct, array_like=True, frozen=True, tag=8):
     """From anybody who looks on: which services do you manage?
 
     With a key it is to a manager: how many would have a message of that service, on this subject?
+    Or, with `is_listing`: who are its subscribers?
     """
 
     number: U32
     key: Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES)] = b""
     subject: Subject = ""
+    is_listing: bool = False
 
 
 class Managed(msgspec.Struct, array_like=True, frozen=True):
@@ -410,11 +413,15 @@ class Managed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Inventory(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """Back: these, or some of them; and those that we managed until lately, at its end."""
+    """Back: these, or some of them; and those that we managed until lately, at its end.
+
+    Of a service that was asked for alone, some of its subscribers.
+    """
 
     number: U32
     services: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)]
     ended: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)] = []
+    nodes: Annotated[list[NodeId], msgspec.Meta(max_length=INVENTORY_NODES)] = []
 
 
 Notice = Result | Query | Known | Copy | ListTaken | Reply | Kept | Inquiry | Inventory
