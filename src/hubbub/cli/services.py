@@ -62,9 +62,9 @@ def services(
     *,
     bus: Bus,
 ) -> None:
-    """Show all services, who manages them, and how many subscribe; of a NAME, who does.
+    """Show all services, who manages them, and how many subscribe.
 
-    Exits with 1 when there are none.
+    With a NAME, or --who, show who subscribes. Exits with 1 when there are none.
     """
     node = open_node(bus, services=GUEST)
     show = partial(_show_who, node, names or []) if names or who else partial(_show, node)
