@@ -3,7 +3,9 @@
     argument  >  HUBBUB_DOMAIN, HUBBUB_HEARTBEAT_MS, ...  >  the file HUBBUB_CONFIG  >  default
 
 Every option has its variable, and stands by its own name in the file, which is TOML. Only what code
-alone can say is in neither: `on_event`, and the objects that `services` and `channels` may be.
+alone can say is in neither: `on_event`, the policy and the placement of `services` as objects. How
+services are used is the same on all nodes of a bus: what is configured of it holds, too, where
+`services=True` is given, or nothing.
 """
 
 import os
@@ -21,6 +23,12 @@ from hubbub.links.dialling import parse_address
 from hubbub.links.faults import Faults
 from hubbub.links.tcp_options import TcpOptions, make_tcp_options
 from hubbub.protocol.settings import Settings
+from hubbub.service_options import (
+    ServiceOptions,
+    combine,
+    kind_of_service_option,
+    make_service_options,
+)
 
 FILE_VARIABLE: Final = "HUBBUB_CONFIG"
 OTHER_VARIABLES: Final = {
@@ -46,10 +54,6 @@ def _truth(name: str, text: str) -> bool:
     if text.strip().lower() not in _TRUTHS:
         raise ConfigurationError(f"{name}={text!r}: write true or false")
     return _TRUTHS[text.strip().lower()]
-
-
-def _services(name: str, text: str) -> bool | str:
-    return "v1" if text.strip() == "v1" else _truth(name, text)
 
 
 def _number(kind: type[int] | type[float], name: str, text: str) -> float:
@@ -98,6 +102,25 @@ def _make_faults(name: str, parts: Mapping[str, Any]) -> Faults:
     return Faults(**parts)
 
 
+def _services(name: str, text: str) -> bool | str | ServiceOptions:
+    words = _list(name, text)
+    pairs = [one.partition("=") for one in words if "=" in one]
+    plain = ",".join(one for one in words if "=" not in one)
+    wanted = "v1" if plain == "v1" else _truth(name, plain) if plain or not pairs else None
+    if not pairs:
+        return wanted or False
+    parts = {part: _service_option(name, part, value) for part, _, value in pairs}
+    options = make_service_options(name, parts)
+    return options if wanted is None else combine(options, wanted)
+
+
+def _service_option(name: str, option: str, text: str) -> Any:
+    kind = kind_of_service_option(name, option)
+    if kind is bool:
+        return _truth(f"{name} {option}", text)
+    return _number(int, f"{name} {option}", text) if kind is int else text
+
+
 def _tcp(name: str, text: str) -> TcpOptions:
     pairs = [one.partition("=") for one in _list(name, text)]
     parts: dict[str, Any] = {part: value for part, _, value in pairs}
@@ -128,6 +151,9 @@ _READ: Final[dict[str, Read]] = {
     },
 }  # fmt: skip
 OPTIONS: Final = tuple(_READ)
+_MAKE: Final[dict[str, Callable[[str, dict[str, Any]], Any]]] = {  # Of a table in a file.
+    "faults": _make_faults, "tcp": make_tcp_options, "services": make_service_options,
+}  # fmt: skip
 _NONE_MEANS_SOMETHING: Final = frozenset({"switch_interval_ms"})
 
 
@@ -150,7 +176,10 @@ def find_configured(environment: Mapping[str, str] = os.environ) -> dict[str, Fo
         variable = variable_of(option)
         text = environment.get(variable)
         if text:  # An empty one is none: that is how shells leave a variable out.
-            found[option] = Found(read(variable, text), variable)
+            value = read(variable, text)
+            if option == "services" and option in found:
+                value = combine(found[option].value, value)
+            found[option] = Found(value, variable)
     return found
 
 
@@ -180,10 +209,8 @@ def _take(path: Path, option: str, value: Any) -> Any:
     if option not in _READ:
         meant = suggest(option) or "`hubbub config show` lists those there are"
         raise ConfigurationError(f"{path}: there is no option {option}; {meant}")
-    if option == "faults" and isinstance(value, dict):
-        return _make_faults(f"{path}: faults", value)
-    if option == "tcp" and isinstance(value, dict):
-        return make_tcp_options(f"{path}: tcp", value)
+    if option in _MAKE and isinstance(value, dict):
+        return _MAKE[option](f"{path}: {option}", value)
     if option == "channels" and isinstance(value, list):
         value = ",".join(map(str, value))
     return _READ[option](f"{path}: {option}", value) if isinstance(value, str) else value
@@ -203,6 +230,8 @@ def configurable(function: Callable[P, R]) -> Callable[P, R]:
         found = {option: one.value for option, one in find_configured().items()}
         if arguments and arguments[0] is not None:
             given["name"] = arguments[0]
+        if "services" in given:
+            given["services"] = combine(found.get("services"), given["services"])
         merged: Any = {**found, **given}
         if "peers" not in given and not _may_call(merged):
             merged.pop("peers", None)

@@ -21,6 +21,7 @@ from hubbub.limits import (
     SERVICE_SUBJECTS_KEPT,
 )
 from hubbub.message import Message, Served, Source
+from hubbub.newcomers import Newcomers
 from hubbub.protocol.delivery import new_delivery
 from hubbub.protocol.rendezvous.client import NO_ORDER, ORDERS, TOTAL
 from hubbub.protocol.rendezvous.publishing import Lane
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _log = logger_of("subscription")
 _REQUEST_PATIENCE_S = 10.0
+_NO_ANSWER = "the member that was asked has no answer"
 CHANNEL = "services"
 _BYTES = (bytes, bytearray, memoryview)  # A union would be made anew at each call.
 make_served = lru_cache(1024)(Served)
@@ -69,6 +71,7 @@ class Service(Closing):
         self._driver = services.driver
         self._machine = services.driver.machine
         self._subscriptions: dict[Subscription, tuple[str, ...]] = {}  # And what each wants.
+        self._newcomers = Newcomers()
         self._host = ServiceHost(node, name, self._closed)
         self._answer: Callable[[Message], Any] | None = None
         self._lane = node._pool.lane(self._answer_next)
@@ -128,7 +131,10 @@ class Service(Closing):
         with self._lock:
             self._subscriptions[subscription] = wanted
             self._sole = self._find_sole()
-        self._join()
+        is_on_the_list = self.key in self._machine.client.subscribed
+        if not wanted:
+            self._newcomers.add(subscription)
+        self._join(RETAIN if is_on_the_list and not wanted else 0)
 
     def _find_sole(self) -> tuple[Callable[[Message], bool], Any] | None:
         """Return how to call back at once, where one subscription gets everything so."""
@@ -149,17 +155,17 @@ class Service(Closing):
             self._options["flags"] |= ANSWERS
         self._join()
 
-    def _join(self) -> None:
+    def _join(self, also: int = 0) -> None:
         with self._lock:
             self._patterns = unite(list(self._subscriptions.values()))
+            options = {**self._options, "flags": self._options["flags"] | also}
         self._services.listen()
-        self._driver.call(
-            self._machine.subscribe, self.name, patterns=self._patterns, **self._options
-        )
+        self._driver.call(self._machine.subscribe, self.name, patterns=self._patterns, **options)
 
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
             self._subscriptions.pop(subscription, None)
+            self._newcomers.discard(subscription)
             self._sole = self._find_sole()
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
@@ -229,11 +235,16 @@ class Service(Closing):
     def request_any(
         self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b""
     ) -> bytes:
-        """Ask any one member that answers, and return its reply."""
+        """Ask any one member that answers, and return its reply.
+
+        Raises `HubbubError` at once when nobody takes it, or when who took it has no answer.
+        """
         lane = self.lane_of("")
         settled = self._send(lane, check_payload(payload), ANYCAST, credentials, timeout)
         if settled is not None and settled.payload is not None:
             return settled.payload
+        if settled is not None and settled.number:
+            raise HubbubError(f"service {self.name}: {_NO_ANSWER}")
         how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
 
@@ -335,7 +346,9 @@ class Service(Closing):
         passage = self._passage
         if passage.epoch != delivered.epoch:
             passage = self._passage = make_served(CHANNEL, -1, 0, self.name, delivered.epoch)
-        sole = self._sole
+        if self._newcomers.waiting and not delivered.is_kept:
+            self._newcomers.note(delivered.order)
+        sole = None if delivered.is_kept else self._sole
         if sole is not None and len(payloads) == 1 and delivered.answer is None:
             at_once, context = sole
             first = delivered.sequence
@@ -349,6 +362,10 @@ class Service(Closing):
         if delivered.answer is not None:
             self._asked.append((delivered, message_of_one(delivery, None)))
             self._lane.notify()
+            return
+        if delivered.is_kept:
+            for subscription in self._newcomers.take(delivered.order):
+                subscription.deliver(delivery, subscription.context)
             return
         for subscription, patterns in list(self._subscriptions.items()):
             if not patterns or (subject and any(matches(one, subject) for one in patterns)):
@@ -367,8 +384,9 @@ class Service(Closing):
         for which in awaited:
             self._waiting[which] = settled
         if not awaited and settled.status != TAKEN:
-            is_nobody = settled.status == UNAVAILABLE
-            reason = "nobody subscribes" if is_nobody else STATUS_NAMES[settled.status]
+            reason = STATUS_NAMES[settled.status]
+            if settled.status == UNAVAILABLE:
+                reason = _NO_ANSWER if settled.number else "nobody subscribes"
             self._services.report(self.name, "no manager took it" if reason == "passed" else reason)
 
     def _answer_next(self) -> bool:
@@ -376,14 +394,18 @@ class Service(Closing):
         if not self._asked:
             return False
         delivered, message = self._asked.popleft()
-        function = self._answer
-        if function is not None:
-            try:
-                reply = check_payload(function(message))
-                self._driver.call(self._machine.reply, delivered.answer, reply)
-            except BaseException:  # Also `sys.exit()`: others have asked, too.
-                _log.exception("service %s has no answer", self.name)
+        with suppress(ClosedError):
+            self._driver.call(self._machine.reply, delivered.answer, self._reply_to(message))
         return bool(self._asked)
+
+    def _reply_to(self, message: Message) -> bytes | None:
+        """Return the answer to a request; None: there is none."""
+        function = self._answer
+        try:
+            return None if function is None else check_payload(function(message))
+        except BaseException:  # Also `sys.exit()`: others have asked, too.
+            _log.exception("service %s has no answer", self.name)
+            return None
 
 
 def check_name(name: Any) -> str:

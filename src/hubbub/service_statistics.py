@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from hubbub.links.datagram import DatagramStatistics
 from hubbub.links.listening import address_text
+from hubbub.protocol.rendezvous.manager import describe
 
 if TYPE_CHECKING:
     from hubbub.runtime.service_driver import ServiceDriver
@@ -60,6 +61,24 @@ class FoundService:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceNode:
+    """A node of a service; its name and address are empty where they are not known."""
+
+    id: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedService:
+    """A service of the bus, and who is in it; of more than 1,024 subscribers, so many."""
+
+    service: FoundService
+    manager: ServiceNode
+    subscribers: tuple[ServiceNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RingMember:
     """A node that shares services, and the part of them that falls to it."""
 
@@ -95,7 +114,7 @@ def describe_services(driver: "ServiceDriver") -> ServicesStatistics:
         ),
         managed=tuple(
             ManagedService(
-                one.name, one.key.hex(), one.role.value, one.epoch, one.order,
+                one.name, one.key.hex(), one.role.value, one.epoch, describe(one).messages,
                 tuple(sorted(line.node.hex() for line in one.listing)),
             )
             for one in machine.manager.services.values()

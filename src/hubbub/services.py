@@ -1,7 +1,9 @@
 """All services of a node: its socket, who is there, and the lists that it keeps."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from random import Random, SystemRandom
 from threading import Lock, Thread
 from time import monotonic, monotonic_ns, time_ns
@@ -12,6 +14,7 @@ from hubbub.events import Event, ManagerChanged, ServiceUnavailable, SlowConsume
 from hubbub.introductions import Introductions
 from hubbub.limits import (
     BATCH_BYTES,
+    INQUIRIES_MAX,
     MS,
     SECOND,
     SERVICE_PAYLOAD_BYTES_MAX,
@@ -26,6 +29,7 @@ from hubbub.message import Source
 from hubbub.protocol.delivery import SERVICES
 from hubbub.protocol.endpoint import hash_domain
 from hubbub.protocol.peers import Peer
+from hubbub.protocol.rendezvous.looking import Listed
 from hubbub.protocol.rendezvous.placement import find_placement, shares
 from hubbub.protocol.rendezvous.profile import find_profile
 from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
@@ -41,10 +45,12 @@ from hubbub.runtime.group_listener import GroupListener
 from hubbub.runtime.logs import logger_of
 from hubbub.runtime.service_driver import Found, ServiceDriver
 from hubbub.service import CHANNEL, Service
-from hubbub.service_options import ServiceOptions
+from hubbub.service_options import ServiceOptions, guard
 from hubbub.service_statistics import (
     FoundService,
+    ListedService,
     RingMember,
+    ServiceNode,
     ServicesStatistics,
     describe_services,
 )
@@ -167,10 +173,49 @@ class Services:
     def find(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
         """Ask all nodes which services they manage, and return what they say within a time."""
         machine = self.driver.machine
-        self.driver.call(machine.inquire)
+        self.driver.call(machine.looking.inquire)
         asked = {member.node for member in list(machine.view.present())}
-        self.driver.wait(lambda: asked <= machine.inventories.keys(), timeout)
+        self.driver.wait(lambda: asked <= machine.looking.inventories.keys(), timeout)
         return self._found()
+
+    def find_subscribers(
+        self, names: Iterable[str] = (), timeout: float = 0.3
+    ) -> tuple[ListedService, ...]:
+        """Find services, those named or all, and ask their managers who subscribes to them."""
+        wanted = set(names)
+        found = [one for one in self.find(timeout) if not wanted or one.name in wanted]
+        listed: list[Listed] = []
+        for at in range(0, len(found), INQUIRIES_MAX):
+            asked = [self._ask_subscribers(one) for one in found[at : at + INQUIRIES_MAX]]
+            self.driver.wait(partial(_are_over, asked), timeout)
+            listed += asked
+        known = self._names()
+        with self.driver.lock:
+            return tuple(
+                ListedService(
+                    service, self._node_of(one.manager, known),
+                    tuple(self._node_of(node, known) for node in sorted(one.nodes)),
+                )
+                for service, one in zip(found, listed, strict=True)
+            )  # fmt: skip
+
+    def _ask_subscribers(self, found: FoundService) -> Listed:
+        manager, key = bytes.fromhex(found.manager), bytes.fromhex(found.key)
+        asked: Listed = self.driver.call(self.driver.machine.looking.ask_subscribers, manager, key)
+        return asked
+
+    def _names(self) -> dict[bytes, str]:
+        """Return the names of nodes; one that is known by its services alone has none."""
+        names = {peer.node.id: peer.node.name for peer in self._node.peers()}
+        return {**names, self._node.id: self._node.name}
+
+    def _node_of(self, node: bytes, names: dict[bytes, str]) -> ServiceNode:
+        return ServiceNode(node.hex(), names.get(node, ""), self._address_of(node))
+
+    def _address_of(self, node: bytes) -> str:
+        is_own, view = node == self._node.id, self.driver.machine.view
+        place = self.driver.link.place if is_own else view.place_of(node)
+        return "" if place is None else address_text(place)
 
     def find_terms(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
         """Find services, and who managed them until lately: also when that was not for long."""
@@ -179,33 +224,33 @@ class Services:
     def take_terms(self) -> tuple[FoundService, ...]:
         """Return the same of what nodes said since this was called last, and ask them again."""
         found = (*self._found(), *self._ended())
-        self.driver.call(self.driver.machine.inquire)
+        self.driver.call(self.driver.machine.looking.inquire)
         return found
 
     def _found(self) -> tuple[FoundService, ...]:
         machine = self.driver.machine
         with self.driver.lock:
             found = [
-                (node, one) for node, some in machine.inventories.items() for one in some.values()
+                (node, one)
+                for node, some in machine.looking.inventories.items()
+                for one in some.values()
             ]
-            found += [(self._node.id, one) for one in machine.list_managed()]
+            found += [(self._node.id, one) for one in machine.looking.list_managed()]
             described = [self._describe(node, one) for node, one in found]
         return tuple(sorted(described, key=lambda one: (one.name, one.key)))
 
     def _ended(self) -> tuple[FoundService, ...]:
         machine = self.driver.machine
         with self.driver.lock:
-            ended = [(node, one) for node, some in machine.ended.items() for one in some]
+            ended = [(node, one) for node, some in machine.looking.ended.items() for one in some]
             ended += [(self._node.id, one) for one in machine.manager.list_ended(monotonic_ns())]
             return tuple(self._describe(node, one) for node, one in ended)
 
     def _describe(self, node: bytes, one: Managed) -> FoundService:
         machine = self.driver.machine
-        is_own = node == self._node.id
-        place = self.driver.link.place if is_own else machine.view.place_of(node)
         return FoundService(
-            one.name, one.key.hex(), node.hex(), "" if place is None else address_text(place),
-            one.epoch, one.messages, one.subscribers, ", ".join(machine.roles_in(one.key)),
+            one.name, one.key.hex(), node.hex(), self._address_of(node), one.epoch,
+            one.messages, one.subscribers, ", ".join(machine.roles_in(one.key)),
         )  # fmt: skip
 
     def ring(self) -> tuple[RingMember, ...]:
@@ -308,10 +353,8 @@ class Services:
             self._introductions.follow()
 
     def source_of(self, node: bytes, incarnation: int = 0) -> Source:
-        """Say who a node is; one that is known by its services alone has no name."""
-        names = {peer.node.id: peer.node.name for peer in self._node.peers()}
-        names[self._node.id] = self._node.name
-        return Source(names.get(node, ""), node, incarnation)
+        """Say who a node is."""
+        return Source(self._names().get(node, ""), node, incarnation)
 
     def _take_subject(self, found: Delivered | Settled) -> bool:
         """Take what concerns an ordinary subject; that nobody wants it is in order."""
@@ -325,6 +368,10 @@ class Services:
         """Return the lists, as a frozen snapshot."""
         with self.driver.lock:
             return describe_services(self.driver)
+
+
+def _are_over(asked: list[Listed]) -> bool:
+    return all(one.is_over for one in asked)
 
 
 def _own_member(services: Services) -> RingMember:
@@ -379,8 +426,9 @@ def _batch_bytes(node: "Node", connection: "Connection") -> int:
 
 
 def _options(options: ServiceOptions, batch_bytes: int) -> Options:
+    policy = allow_everything if options.policy is None else guard(options.policy)
     return Options(
         find_profile(options.membership), find_placement(options.placement), options.weight,
-        options.policy or allow_everything, options.is_guest, batch_bytes,
+        policy, options.is_guest, batch_bytes,
         options.version == "v1",
     )  # fmt: skip

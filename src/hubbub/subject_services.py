@@ -117,7 +117,7 @@ class SubjectServices:
         service = self._services.open(self.service_of(publisher.subject))
         lane = service.lane_of(publisher.subject)
         publisher.counted = lambda: lane.receivers
-        self._driver.call(self._machine.ask_receivers, lane)
+        self._driver.call(self._machine.looking.ask_receivers, lane)
 
         def publish(payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
             data = check_payload(publisher.make_bytes(payload))
@@ -137,7 +137,7 @@ class SubjectServices:
             left_s = _ASK_AGAIN_S if end_s is None else min(_ASK_AGAIN_S, end_s - monotonic())
             if left_s <= 0 or self._driver.closed_reason is not None:
                 return False
-            self._driver.call(self._machine.ask_receivers, lane)
+            self._driver.call(self._machine.looking.ask_receivers, lane)
             self._driver.wait(lambda: lane.receivers >= count, left_s)
         return True
 

@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
+import hubbub
 from tests.commands.test_cli import Bus, finish
-from tests.integration.bus import wait_until
+from tests.integration.bus import DEADLINE_S, wait_until
 from tests.integration.link_probe import free_port
 
 
@@ -28,8 +29,16 @@ def test_message_is_published_printed_and_the_service_shown(bus: Bus) -> None:
         ring = json.loads(bus.run("ring", "hype-news", "--json").stdout)
         assert ring["managers"]["hype-news"] == found["manager"]
         assert sum(node["share"] for node in ring["nodes"]) == pytest.approx(1)
+        (node,) = bus.run("ring").stdout.decode().splitlines()[1:]
+        assert node.split()[-1] == "hype-news"  # Without a name, of what there is.
         shown = bus.run("services").stdout.decode()
         assert "hype-news" in shown and found["manager"][:12] in shown
+        (listed,) = json.loads(bus.run("services", "hype-news", "--json").stdout)
+        assert [one["id"] for one in listed["nodes"]] == [found["manager"]]
+        who = bus.run("services", "--who").stdout.decode().splitlines()
+        assert len(who) == 2 and who[1].startswith("hype-news")
+        assert found["manager"][:12] in who[1] and who[1].endswith("manages, subscribes")
+        assert bus.run("services", "unheard-of").returncode == 1
         assert bus.run("service", "pub", "hype-news", stdin=b"\xff\xfe\n").returncode == 0
         code, out, _ = finish(reader)
     assert code == 0
@@ -75,3 +84,28 @@ def test_subjects_travel_by_services_where_the_command_or_the_environment_says_s
         code, out, _ = finish(reader)
     assert code == 0
     assert [json.loads(line)["payload"] for line in out.splitlines()] == ["21.5", "22"]
+
+
+def test_commands_see_a_bus_as_its_nodes_do_if_they_are_told_its_options(bus: Bus) -> None:
+    options = {
+        "domain": bus.environment["HUBBUB_DOMAIN"], "interface": "127.0.0.1", "multicast": False,
+        "listen": 0, "links": ["services"],
+        "services": hubbub.ServiceOptions(placement="hrw", service_levels=2),
+    }  # fmt: skip
+    bus.environment["HUBBUB_MULTICAST"] = "false"
+    bus.environment["HUBBUB_SERVICES"] = "placement=hrw,service_levels=2"
+    names = [f"s{number}" for number in range(12)]
+    with hubbub.open("first", **options) as first:
+        bus.environment["HUBBUB_PEERS"] = first.services.address
+        with hubbub.open("second", peers=[first.services.address], **options) as second:
+            assert first.services.wait_for_members(1, DEADLINE_S)
+            expected = {name: first.services.manager_of(name) for name in names}
+            ring = json.loads(bus.run("ring", *names, "--json").stdout)
+            assert ring["managers"] == expected
+            warm = second.subscribe("/plant/line1/temp")
+            told = bus.run(
+                "pub", "/plant/line1/temp", "21", "--links", "services", "--wait-subs", "1"
+            )
+            assert told.returncode == 0, told.stderr
+            message = warm.receive(DEADLINE_S)
+            assert message is not None and message.payload == b"21"

@@ -124,7 +124,8 @@ class Mallory:
             Copy(key, "x", number, big, number, big, False, self.entries()),
             ListTaken(key, number, number), Reply(key, big, b"x"),
             Kept(key, number, big, self.id(), big, big, number, b"x"), Inquiry(number),
-            Inventory(number, [Managed(key, "x", number, big, number)]),
+            Inquiry(number, key, is_listing=True),
+            Inventory(number, [Managed(key, "x", number, big, number)], [], [self.id()]),
         ]  # fmt: skip
         return encode_notice(self.number(), self.random.choice(notices))
 

@@ -1,17 +1,20 @@
 """Services of real nodes on real sockets: by named peers without multicast, and found by it."""
 
 import asyncio
+import json
 import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import hubbub
+from hubbub.newcomers import Newcomers
 from hubbub.wire.services import (
     INFO,
     PUBLISH,
@@ -100,6 +103,35 @@ def test_statistics_show_the_three_lists(bus: Bus) -> None:
     assert listed == [(nodes[0].id.hex(),)]
 
 
+def test_create_is_subscribe(bus: Bus) -> None:
+    node, other = bus.open_many(2)
+    created = node.service(NAME).create(order="fifo")
+    assert node.service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert other.service(NAME).publish(b"21.5", wait=DEADLINE_S) == 1
+    message = created.receive(DEADLINE_S)
+    assert message is not None and message.payload == b"21.5"
+
+
+def test_messages_of_a_service_are_counted_from_its_last_change_of_managers(bus: Bus) -> None:
+    nodes = bus.open_many(3)
+    closest = nodes[0].services.manager_of(NAME)
+    (manager,) = (node for node in nodes if node.id.hex() == closest)
+    reader, publisher = (node for node in nodes if node is not manager)
+    reader.service(NAME).subscribe()
+    assert reader.service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert publisher.service(NAME).publish(b"1", wait=DEADLINE_S) == 1
+    manager.close()
+    assert publisher.service(NAME).publish(b"2", wait=DEADLINE_S) == 1
+
+    def counted() -> list[int]:
+        lists = [node.services.statistics().managed for node in (reader, publisher)]
+        return [one.messages for some in lists for one in some if one.role == "managing"]
+
+    wait_until(lambda: len(counted()) == 1)
+    assert counted() == [one.messages for one in reader.services.find()]
+    assert counted()[0] <= 2
+
+
 def test_service_without_subscribers_is_unavailable_and_an_event_says_so(bus: Bus) -> None:
     events: list[hubbub.Event] = []
     node, _ = bus.open_many(2)
@@ -143,6 +175,50 @@ def test_value_that_is_kept_comes_to_who_subscribes_later(bus: Bus) -> None:
     assert message is not None and message.payload == b"42"
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_each_subscription_of_a_node_gets_the_value_that_is_kept_once(bus: Bus, place: int) -> None:
+    nodes = bus.open_many(2)
+    limit, publisher = nodes[place].service("limit"), nodes[0].service("limit")
+    limit.answer(lambda message: b"")  # So the node is on the list before anything is subscribed.
+    assert limit.wait_until_subscribed(DEADLINE_S)
+    assert publisher.publish(b"41", retain=True, wait=DEADLINE_S) == 1
+    first = limit.subscribe()
+    readers, inline = [first], list[bytes]()
+    assert _payload_of(first) == b"41"
+    assert publisher.publish(b"42", retain=True, wait=DEADLINE_S) == 1  # While somebody listens.
+    assert publisher.publish(b"later", wait=DEADLINE_S) == 1
+    assert (_payload_of(first), _payload_of(first)) == (b"42", b"later")
+    for _ in range(2):
+        readers.append(limit.subscribe())
+        assert _payload_of(readers[-1]) == b"42"
+    limit.subscribe(lambda message: inline.append(message.payload), inline=True)
+    wait_until(lambda: inline == [b"42"])
+    assert publisher.publish(b"43", retain=True, wait=DEADLINE_S) == 1
+    assert [_payload_of(reader) for reader in readers] == [b"43"] * 3
+    wait_until(lambda: inline == [b"42", b"43"])
+    assert [reader.pending for reader in readers] == [0] * 3
+
+
+def _payload_of(reader: hubbub.Subscription) -> bytes:
+    message = reader.receive(DEADLINE_S)
+    assert message is not None
+    return bytes(message.payload)
+
+
+def test_value_that_came_as_a_message_is_not_handed_out_again() -> None:
+    newcomers = Newcomers()
+    early, late = (cast("hubbub.Subscription", name) for name in ("early", "late"))
+    newcomers.add(early)
+    newcomers.note(0)  # Of the first version, which counts nothing.
+    newcomers.note(7)
+    newcomers.note(8)
+    newcomers.add(late)
+    assert newcomers.take(7) == [late] and not newcomers.waiting
+    newcomers.add(early)
+    newcomers.note(7)
+    assert newcomers.take(6) == [early]
+
+
 def test_policy_of_the_manager_refuses(bus: Bus) -> None:
     def policy(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
         return action != "publish" or credentials == b"secret"
@@ -155,6 +231,27 @@ def test_policy_of_the_manager_refuses(bus: Bus) -> None:
     assert second.service(NAME).publish(b"yes", wait=DEADLINE_S, credentials=b"secret") == 1
     message = reader.receive(DEADLINE_S)
     assert message is not None and message.payload == b"yes"
+
+
+def test_policy_that_raises_refuses_and_says_so_not_too_often(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    def policy(action: str, key: bytes, name: str, node: bytes, credentials: bytes) -> bool:
+        return action == "subscribe" or bool(json.loads(credentials)["ok"])
+
+    nodes = bus.open_many(2, policy=policy)
+    reader = nodes[0].service(NAME).subscribe()
+    assert nodes[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+    for node in nodes:  # One of them is the manager itself.
+        for _ in range(20):
+            with pytest.raises(hubbub.HubbubError, match="refused"):
+                node.service(NAME).publish(b"no", wait=DEADLINE_S, credentials=b"garbage")
+        sent = node.service(NAME).publish(b"yes", wait=DEADLINE_S, credentials=b'{"ok": true}')
+        assert sent == 1
+        message = reader.receive(DEADLINE_S)
+        assert message is not None and message.payload == b"yes"
+    told = [one.getMessage() for one in caplog.records if "policy failed" in one.getMessage()]
+    assert set(told) == {f"policy failed, so publish is refused: {NAME}"} and len(told) < 20
 
 
 def test_subscription_is_read_under_asyncio(bus: Bus) -> None:
@@ -261,14 +358,63 @@ def test_nodes_on_one_multicast_group_find_each_other(bus: Bus) -> None:
         assert message is not None and message.payload == b"x"
 
 
+class Heaviest:
+    """Let the heaviest node manage everything, and among equals the closest."""
+
+    name = "heaviest"
+
+    def measure(self, key: int, node_key: int, weight: int) -> int:
+        return (1000 - weight) << 160 | key ^ node_key
+
+
+class Nameless(Heaviest):
+    name = 5  # type: ignore[assignment]
+
+
+class Impostor(Heaviest):
+    name = "xor"
+
+
+class Speechless(Heaviest):
+    def measure(self, key: int, node_key: int, weight: int) -> Any:
+        return None
+
+
+def _is_settled(node: hubbub.Node) -> bool:
+    return all(one.is_settled for one in node.services.ring())
+
+
+def test_placement_of_the_application_says_who_manages_what(bus: Bus) -> None:
+    light = bus.open_many(2, placement=Heaviest())
+    (heavy,) = bus.open_many(1, placement=Heaviest(), weight=1000)
+    for node in light:
+        assert node.services.wait_for_members(2, DEADLINE_S)
+        wait_until(partial(_is_settled, node))
+        assert {node.services.manager_of(f"s{number}") for number in range(8)} == {heavy.id.hex()}
+        shares = {one.id: one.share for one in node.services.ring()}
+        assert shares[heavy.id.hex()] == 1 == sum(shares.values())
+    light[0].service(NAME).subscribe()
+    assert light[0].service(NAME).wait_until_subscribed(DEADLINE_S)
+    assert light[0].service(NAME).manager == heavy.id.hex()
+
+
+async def sleep_and_allow(*_arguments: Any) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         ({"membership": "slow"}, "fast, seed"),
         ({"placement": "random"}, "xor, hrw, weighted"),
+        ({"placement": Heaviest}, "raised TypeError"),
+        ({"placement": Nameless()}, "an object with a name and measure"),
+        ({"placement": Impostor()}, "the name xor is taken"),
+        ({"placement": Speechless()}, "is None, and no number"),
         ({"weight": 0}, "from 1 to 1000"),
         ({"service_levels": True}, "service_levels=True must be a number from 1"),
-        ({"policy": 5}, "give a function"),
+        ({"policy": 5}, "give a plain function"),
+        ({"policy": sleep_and_allow}, "give a plain function"),
         ({"version": "v3"}, "choose v1 or v2"),
     ],
 )
@@ -318,19 +464,77 @@ def test_found_service_tells_what_this_node_is_to_it(bus: Bus) -> None:
     assert [nodes[place].id.hex() for place in managing] == [nodes[0].service(NAME).manager]
 
 
-def test_request_is_answered_though_the_one_before_it_ended_the_answering(bus: Bus) -> None:
-    service = bus.open().service("sums")
-    asked = [SimpleNamespace(answer=None), SimpleNamespace(answer=None)]
-    answered: list[Any] = []
+def test_managers_tell_who_subscribes_to_their_services(bus: Bus) -> None:
+    nodes = bus.open_many(3)
+    for node in nodes[:2]:
+        node.service(NAME).subscribe()
+        assert node.service(NAME).wait_until_subscribed(DEADLINE_S)
+    nodes[2].service("other").subscribe()
+    assert nodes[2].service("other").wait_until_subscribed(DEADLINE_S)
+    places = {node.id.hex(): node.services.address for node in nodes}
+    for node in nodes:  # One of them, and perhaps two, are managers themselves.
+        (one,) = node.services.find_subscribers([NAME], DEADLINE_S)
+        assert [other.id for other in one.subscribers] == sorted(n.id.hex() for n in nodes[:2])
+        assert {other.id: other.address for other in one.subscribers}.items() <= places.items()
+        assert one.manager.id == one.service.manager == nodes[0].service(NAME).manager
+        assert [one.service.name for one in node.services.find_subscribers((), DEADLINE_S)] == [
+            NAME, "other",
+        ]  # fmt: skip
 
-    def answer(message: Any) -> bytes:
-        answered.append(message)
-        raise SystemExit
 
-    service._answer = answer
-    service._asked.extend((one, number) for number, one in enumerate(asked))  # type: ignore[misc]
-    service._lane.notify()
-    wait_until(lambda: answered == [0, 1])
+@pytest.mark.parametrize("asker", [0, 1])
+def test_asker_hears_at_once_that_the_answer_failed_and_others_are_answered(
+    bus: Bus, asker: int
+) -> None:
+    nodes = bus.open_many(2)
+
+    def answer(message: hubbub.Message) -> bytes:
+        if message.payload == b"exit":
+            raise SystemExit
+        return message.payload.upper()
+
+    nodes[0].service("sums").answer(answer)
+    assert nodes[0].service("sums").wait_until_subscribed(DEADLINE_S)
+    sums = nodes[asker].service("sums")
+    for _ in range(2):
+        with pytest.raises(hubbub.HubbubError, match="the member that was asked has no answer"):
+            sums.request_any(b"exit", timeout=10 * DEADLINE_S)
+    assert sums.request_any(b"abc", timeout=DEADLINE_S) == b"ABC"
+
+
+def test_requests_that_wait_for_a_slow_answer_are_bounded_and_others_take_the_rest(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub.protocol.rendezvous.client.SERVICE_REQUESTS_MAX", 2)
+    nodes = bus.open_many(3)
+    go_on = threading.Event()
+
+    def answer_late(message: hubbub.Message) -> bytes:
+        go_on.wait(DEADLINE_S)
+        return b"late"
+
+    slow, asker = nodes[0].service("sums"), nodes[2].service("sums")
+    slow.answer(answer_late)
+    assert slow.wait_until_subscribed(DEADLINE_S)
+    late: list[bytes] = []
+
+    def ask() -> None:
+        late.append(asker.request_any(b"?", timeout=DEADLINE_S))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    waiting = nodes[0].services.driver.machine.client._asked_us
+    wait_until(lambda: sum(map(len, waiting.values())) == 2)
+    with pytest.raises(hubbub.HubbubError, match="unavailable"):
+        asker.request_any(b"?", timeout=DEADLINE_S)
+    nodes[1].service("sums").answer(lambda message: b"quick")
+    assert nodes[1].service("sums").wait_until_subscribed(DEADLINE_S)
+    assert {asker.request_any(b"?", timeout=DEADLINE_S) for _ in range(4)} == {b"quick"}
+    go_on.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert late == [b"late", b"late"]
 
 
 def test_memory_of_what_was_reported_is_bounded(bus: Bus) -> None:

@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hubbub
-from hubbub import Channel, ConfigurationError, Faults, Settings
+from hubbub import Channel, ConfigurationError, Faults, ServiceOptions, Settings
 from hubbub.cli.config import default_values, in_force
 from hubbub.configuration import (
     OPTIONS,
@@ -83,6 +83,12 @@ def test_none_is_not_given_and_a_default_that_is_given_counts(
     [
         ("services", "yes", True),
         ("services", "v1", "v1"),
+        ("services", "placement=hrw, service_levels=2",
+         ServiceOptions(placement="hrw", service_levels=2, is_open=False)),
+        ("services", "yes,weight=3,membership=seed",
+         ServiceOptions(weight=3, membership="seed", is_open=True)),
+        ("services", "v1,placement=weighted", ServiceOptions(placement="weighted", version="v1")),
+        ("services", "is_open=true", ServiceOptions()),
         ("offload", "FALSE", False),
         ("links", "local, tcp", ["local", "tcp"]),
         ("listen", "7300", 7300),
@@ -113,6 +119,22 @@ def test_file_says_it_as_toml_does(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_how_services_are_used_holds_wherever_it_is_not_said_anew(
+    environment: Callable[..., None], tmp_path: Path
+) -> None:
+    path = write(tmp_path, '[services]\nplacement = "hrw"\nservice_levels = 2')
+    environment(HUBBUB_CONFIG=path)
+    configured = ServiceOptions(placement="hrw", service_levels=2, is_open=False)
+    assert taken()["services"] == taken(services=False)["services"] == configured
+    assert taken(services=True)["services"] == replace(configured, is_open=True)
+    assert taken(services="v1")["services"] == replace(configured, is_open=True, version="v1")
+    assert taken(services=ServiceOptions())["services"] == ServiceOptions()
+    environment(HUBBUB_SERVICES="true")
+    assert taken()["services"] == replace(configured, is_open=True)
+    environment(HUBBUB_SERVICES="placement=xor")
+    assert taken()["services"] == ServiceOptions(is_open=False)
+
+
 def test_a_node_is_opened_with_what_is_configured(
     environment: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -141,6 +163,10 @@ def test_peers_of_all_nodes_are_left_out_where_they_are_of_no_use(
         ({"HUBBUB_CACHE_BYTES": "1.5"}, "HUBBUB_CACHE_BYTES='1.5' is not a whole number"),
         ({"HUBBUB_LOOPBACK": "perhaps"}, "HUBBUB_LOOPBACK='perhaps': write true or false"),
         ({"HUBBUB_FAULTS": "lost=1"}, "HUBBUB_FAULTS: lost is none of loss, "),
+        ({"HUBBUB_SERVICES": "perhaps"}, "HUBBUB_SERVICES='perhaps': write true or false"),
+        ({"HUBBUB_SERVICES": "colour=red"}, "HUBBUB_SERVICES: colour is none of membership, "),
+        ({"HUBBUB_SERVICES": "weight=x"}, "HUBBUB_SERVICES weight='x' is not a whole number"),
+        ({"HUBBUB_SERVICES": "placement=near"}, "placement='near': choose one of xor, hrw"),
         ({"HUBBUB_CONFIG": "/nowhere"}, "/nowhere cannot be read: No such file"),
     ],
 )
@@ -156,6 +182,7 @@ def test_variable_that_cannot_be_read_is_named(variables: Mapping[str, str], tex
         ("qqq = 1", "there is no option qqq; `hubbub config show` lists"),
         ("domain = ", "is no TOML"),
         ('heartbeat_ms = "fast"', "heartbeat_ms='fast' is not a number"),
+        ("[services]\nplacement = 5", "services: placement=5 is not of type str"),
     ],
 )
 def test_file_that_cannot_be_read_says_where(tmp_path: Path, content: str, text: str) -> None:

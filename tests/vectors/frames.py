@@ -219,7 +219,11 @@ _NOTICES = {
     "list-taken": ListTaken(_KEY, 4, 5),
     "reply": Reply(_KEY, 5, b"42"),
     "inquiry": Inquiry(3),
+    "inquiry-listing": Inquiry(2**31 + 1, _KEY, is_listing=True),
     "inventory": Inventory(3, [Managed(_KEY, "hype-news", 4, 77, 2)]),
+    "inventory-listing": Inventory(
+        2**31 + 1, [Managed(_KEY, "hype-news", 4, 77, 2)], [], [_NODE, bytes(12)]
+    ),
     "kept": Kept(_KEY, 4, 77, _NODE, 2**40, 5, 3_600_000, b"21.5"),
 }
 

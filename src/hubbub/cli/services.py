@@ -15,6 +15,7 @@ from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Column, Screen, table
 from hubbub.cli.session import EXIT_LOST, GUEST, open_node
 from hubbub.cli.terminal import note, plural, print_json
+from hubbub.service_statistics import ListedService
 
 _WAIT_S = 1.0
 _ID_LETTERS = 12
@@ -27,6 +28,14 @@ _COLUMNS = (
     Column("messages"),
     Column("subscribers"),
     Column("my role", is_number=False),
+)
+_WHO_COLUMNS = (
+    Column("service", is_number=False),
+    Column("epoch"),
+    Column("node", is_number=False),
+    Column("at", is_number=False),
+    Column("name", is_number=False, is_optional=True),
+    Column("role", is_number=False),
 )
 _RING_COLUMNS = (
     Column("node", is_number=False),
@@ -43,6 +52,10 @@ app = typer.Typer(
 
 @on_the_bus
 def services(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Who is in these services?")
+    ] = None,
+    who: Annotated[bool, typer.Option("--who", help="Show who is in each service.")] = False,
     wait: Wait = _WAIT_S,
     watch: Watch = False,
     as_json: Json = False,
@@ -51,10 +64,40 @@ def services(
 ) -> None:
     """Show all services, who manages them, and how many subscribe.
 
-    Exits with 1 when there are none.
+    With a NAME, or --who, show who subscribes. Exits with 1 when there are none.
     """
     node = open_node(bus, services=GUEST)
-    look(node, wait, lambda node: partial(_show, node, as_json), is_watching=watch)
+    show = partial(_show_who, node, names or []) if names or who else partial(_show, node)
+    look(node, wait, lambda _: partial(show, as_json), is_watching=watch)
+
+
+def _show_who(node: hubbub.Node, names: list[str], as_json: bool, screen: Screen) -> bool:
+    found = node.services.find_subscribers(names)
+    if as_json:
+        print_json(
+            [{**asdict(one.service), "nodes": [asdict(node) for node in one.subscribers]}
+             for one in found]
+        )  # fmt: skip
+    elif found:
+        rows = [row for one in found for row in _who(one)]
+        screen.show(table(_WHO_COLUMNS, rows, screen.width))
+    else:
+        what = " or ".join(names) or "a service"
+        screen.note(f"nobody subscribes to {what} {describe_place(node)}")
+    return bool(found)
+
+
+def _who(one: ListedService) -> list[tuple[str, ...]]:
+    """Return the lines of a service: its manager, its subscribers, and how many more."""
+    name, epoch = one.service.name or "?", str(one.service.epoch)
+    is_in = one.manager in one.subscribers
+    shown = [(one.manager, "manages, subscribes" if is_in else "manages")]
+    shown += [(node, "subscribes") for node in one.subscribers if node != one.manager]
+    rows: list[tuple[str, ...]] = [
+        (name, epoch, node.id[:_ID_LETTERS], node.address, node.name, role) for node, role in shown
+    ]
+    more = one.service.subscribers - len(one.subscribers)
+    return [*rows, (name, epoch, f"{more:,} more", "", "", "subscribes")] if more > 0 else rows
 
 
 def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
@@ -80,7 +123,8 @@ def _show(node: hubbub.Node, as_json: bool, screen: Screen) -> bool:
 @on_the_bus
 def ring(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Who would manage these?")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Who would manage these? By default all there are."),
     ] = None,
     wait: Wait = _WAIT_S,
     watch: Watch = False,
@@ -99,6 +143,7 @@ def ring(
 
 
 def _show_ring(node: hubbub.Node, names: list[str], as_json: bool, screen: Screen) -> bool:
+    names = names or sorted({one.name for one in node.services.find() if one.name})
     members = node.services.ring()
     managers = {name: node.services.manager_of(name) for name in names}
     if as_json:

@@ -6,13 +6,14 @@ import signal
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from types import FrameType
 from typing import Any, NoReturn
 
 import hubbub
 from hubbub.cli.options import Bus
 from hubbub.cli.terminal import escape, note
-from hubbub.configuration import find_configured
+from hubbub.configuration import Found, find_configured
 from hubbub.opening import name_after
 
 COMMAND = ContextVar("command", default="")
@@ -35,7 +36,7 @@ def open_node(bus: Bus, *, services: bool | hubbub.ServiceOptions = False) -> hu
     configured = find_configured()
     name = None if "name" in configured else name_after(COMMAND.get() or "hubbub")
     is_calling = (bus.peers or "peers" in configured) and "listen" not in configured
-    wanted: dict[str, Any] = {"services": services} if services else {}
+    wanted: dict[str, Any] = {"services": _as_configured(services, configured)} if services else {}
     node = hubbub.open(
         name, domain=bus.domain, interface=bus.interface, log=bus.log, peers=bus.peers,
         links=None if bus.links is None else [one.strip() for one in bus.links.split(",")],
@@ -46,6 +47,16 @@ def open_node(bus: Bus, *, services: bool | hubbub.ServiceOptions = False) -> hu
     gc.collect()
     gc.freeze()
     return node
+
+
+def _as_configured(
+    services: bool | hubbub.ServiceOptions, configured: dict[str, Found]
+) -> bool | hubbub.ServiceOptions:
+    """Let a command that looks on see services as the nodes of the bus do."""
+    known = configured["services"].value if "services" in configured else None
+    if isinstance(services, hubbub.ServiceOptions) and isinstance(known, hubbub.ServiceOptions):
+        return replace(known, is_guest=services.is_guest, is_open=services.is_open)
+    return services
 
 
 def tell_of(*kinds: type[hubbub.Event]) -> Callable[[hubbub.Event], None]:

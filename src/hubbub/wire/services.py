@@ -14,6 +14,7 @@ from unicodedata import normalize
 import msgspec
 
 from hubbub.limits import (
+    INVENTORY_NODES,
     INVENTORY_SERVICES,
     LIST_PART_ENTRIES,
     LIST_PARTS_MAX,
@@ -49,7 +50,9 @@ TYPE_NAMES: Final = {
 NO_LOCAL: Final = 1  # A subscriber does not want what it publishes itself.
 ANSWERS: Final = 2  # A subscriber answers requests to any one member.
 BARE: Final = 4  # A subscriber that speaks the first version, and nothing else.
-RETAIN: Final = 8  # Of a PUBLISH: keep it for those who come later. Of an INFO: it was kept.
+# Of a PUBLISH: keep it for those who come later. Of an INFO: it was kept. Of a SUBSCRIBE_SERVICE:
+# send what is kept, though I may have had it.
+RETAIN: Final = 8
 ANYCAST: Final = 16  # Of a PUBLISH or an INFO: for one member, who answers.
 LEAVING: Final = 32  # Who sends this is about to leave: it manages nothing any more.
 BATCH: Final = 64  # Of a PUBLISH or an INFO: several payloads, numbered from `sequence` on.
@@ -390,11 +393,13 @@ class Inquiry(msgspec.Struct, array_like=True, frozen=True, tag=8):
     """From anybody who looks on: which services do you manage?
 
     With a key it is to a manager: how many would have a message of that service, on this subject?
+    Or, with `is_listing`: who are its subscribers?
     """
 
     number: U32
     key: Annotated[bytes, msgspec.Meta(max_length=KEY_BYTES)] = b""
     subject: Subject = ""
+    is_listing: bool = False
 
 
 class Managed(msgspec.Struct, array_like=True, frozen=True):
@@ -408,11 +413,15 @@ class Managed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Inventory(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """Back: these, or some of them; and those that we managed until lately, at its end."""
+    """Back: these, or some of them; and those that we managed until lately, at its end.
+
+    Of a service that was asked for alone, some of its subscribers.
+    """
 
     number: U32
     services: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)]
     ended: Annotated[list[Managed], msgspec.Meta(max_length=INVENTORY_SERVICES)] = []
+    nodes: Annotated[list[NodeId], msgspec.Meta(max_length=INVENTORY_NODES)] = []
 
 
 Notice = Result | Query | Known | Copy | ListTaken | Reply | Kept | Inquiry | Inventory

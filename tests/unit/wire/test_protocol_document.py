@@ -200,6 +200,9 @@ def test_figures_of_services_are_the_limits() -> None:
     assert f"up to {limits.DIRECT_FAN_OUT}; beyond that" in PROSE
     assert f"to be passed on, {limits.TREE_FAN_OUT} at a time" in PROSE
     assert f"a window of {limits.SEEN_WINDOW:,} numbers" in PROSE
+    assert f"at which {limits.SERVICE_REQUESTS_MAX} of them wait" in PROSE
+    nodes, most = limits.INVENTORY_NODES, limits.INVENTORY_NODES_MAX
+    assert f"the ids of {nodes} of them, {most:,} in all" in PROSE
     fast, seed = PROFILES["fast"], PROFILES["seed"]
     stable = f"after {fast.stable_ns // second} s (`fast`) or {seed.stable_ns // second} s (`seed`)"
     assert stable in PROSE

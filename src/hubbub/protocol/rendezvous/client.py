@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE
+from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE, SERVICE_REQUESTS_MAX
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE
 from hubbub.protocol.rendezvous.publishing import RESULT_PATIENCE, RETRY, Publishing
@@ -17,7 +17,9 @@ from hubbub.protocol.rendezvous.seat import NEVER, Delivered, ManagerNamed, Sett
 from hubbub.protocol.rendezvous.seen import Origin, Seen, is_all_new
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.wire.services import (
+    ANSWERS,
     ANYCAST,
+    FULL,
     NOBODY,
     NOTHING,
     PASSED,
@@ -35,6 +37,7 @@ from hubbub.wire.services import (
     Message,
     Reply,
     Request,
+    Result,
     service_key,
 )
 
@@ -65,6 +68,7 @@ class Subscribed:
     seen: Seen = field(default_factory=Seen)
     sequencers: dict[Origin, Sequencer[Delivered]] = field(default_factory=dict)
     baseline: int | None = None  # The last number of the manager when we came.
+    wants_kept: bool = False  # Once more: it may have come to us, but not to all who want it here.
 
 
 @dataclass(slots=True)
@@ -88,6 +92,8 @@ class Client:
         self.subscribed: dict[bytes, Subscribed] = {}
         self.wild: Subscribed | None = None  # What we want whatever service it is in.
         self._ending: dict[bytes, _Ending] = {}
+        # Requests to any one that came to us, by service, until they are answered.
+        self._asked_us: dict[bytes, set[tuple[bytes, int, int]]] = {}
         self.due_ns = NEVER
 
     # Subscribing.
@@ -96,11 +102,16 @@ class Client:
         self, now: int, name: str, *, flags: int = 0, order: str = NO_ORDER,
         credentials: bytes = b"", patterns: Sequence[str] = (),
     ) -> Subscribed:  # fmt: skip
-        """Subscribe to a service, and stay subscribed; again: with other options."""
+        """Subscribe to a service, and stay subscribed; again: with other options.
+
+        With RETAIN the value that it keeps is asked for, though it came to us before.
+        """
         key = service_key(name)
         self._ending.pop(key, None)
         known = self.subscribed.get(key)
-        one = Subscribed(key, name, self.seat.stamp(), flags, order, credentials, tuple(patterns))
+        stamp, plain = self.seat.stamp(), flags & ~RETAIN
+        one = Subscribed(key, name, stamp, plain, order, credentials, tuple(patterns))
+        one.wants_kept = plain != flags
         if known is not None:
             one.manager, one.epoch, one.seen = known.manager, known.epoch, known.seen
             if known.order == order:
@@ -143,7 +154,8 @@ class Client:
         one.due_ns = self._plan(now + RESULT_PATIENCE + RETRY)
         message = Message(SUBSCRIBE_SERVICE, one.key)
         extra = Extra(name=one.name, credentials=one.credentials, patterns=list(one.patterns))
-        request = asking.make(message, one.stamp, one.flags, one.epoch, extra)
+        flags = one.flags | (RETAIN if one.wants_kept and not one.is_confirmed else 0)
+        request = asking.make(message, one.stamp, flags, one.epoch, extra)
         asking.send(now, request, asking.target(now, one.key), self._asked)
 
     def _end(self, now: int, ending: _Ending) -> None:
@@ -258,13 +270,28 @@ class Client:
             one.is_confirmed = False
             one.due_ns = self._plan(now)
 
-    def reply(self, now: int, info: Request, payload: bytes) -> None:
-        """Answer a request that came to us as to any one member."""
-        reply = Reply(info.message.key, info.sequence, payload)
-        if info.origin == self.seat.node:
-            self.publishing.take_reply(now, reply)
+    def reply(self, now: int, info: Request, payload: bytes | None) -> None:
+        """Answer a request that came to us as to any one member; None: there is no answer.
+
+        Who asked need not wait for one, then: the manager is not to ask another, for we took it.
+        """
+        key, sequence = info.message.key, info.sequence
+        self._asked_us.get(key, set()).discard(_id_of(info))
+        told = Result(key, PUBLISH, sequence, UNAVAILABLE, info.epoch, 1)
+        if info.origin != self.seat.node:
+            notice = told if payload is None else Reply(key, sequence, payload)
+            self.asking.post.tell(now, info.origin, notice, place=info.extra.place)
+        elif payload is None:
+            answer = Answer(0, told.status, told.epoch, told.number, self.seat.node)
+            self.publishing.settle(now, (key, ""), sequence, answer)
         else:
-            self.asking.post.tell(now, info.origin, reply, place=info.extra.place)
+            self.publishing.take_reply(now, Reply(key, sequence, payload))
+
+    def _may_ask_us(self, one: Subscribed, info: Request) -> bool:
+        """Tell whether we take a request: another member does, if too many wait here already."""
+        waiting = self._asked_us.setdefault(one.key, set())
+        is_known = _id_of(info) in waiting
+        return is_known or (bool(one.flags & ANSWERS) and len(waiting) < SERVICE_REQUESTS_MAX)
 
     # Messages.
 
@@ -279,13 +306,18 @@ class Client:
             return Answer(info.hop, UNKNOWN, 0, stamp)
         is_kept = bool(info.flags & RETAIN)
         is_request = bool(info.flags & ANYCAST)
-        if is_kept and one.delivered:
+        if is_kept and one.delivered and not one.wants_kept:
             self.seat.counters["duplicates"] += 1
             return Answer(info.hop, TAKEN)
+        if is_request and not self._may_ask_us(one, info):
+            self.seat.counters["requests_not_taken"] += 1
+            return Answer(info.hop, FULL)
         # Requests are numbered apart, so they have a window of their own.
         subject, count = info.extra.subject, info.messages
         origin = (info.origin, info.incarnation ^ is_request, subject)
         new = one.seen.take(origin, info.sequence, count)
+        if is_kept and one.wants_kept:
+            one.wants_kept, new = False, 1
         if new:
             self._pass_over_refused(now, one, origin, info)
             delivered = Delivered(
@@ -293,6 +325,8 @@ class Client:
                 info.sequence, info.order, is_kept, info if is_request else None, subject,
                 info.epoch,
             )  # fmt: skip
+            if is_request:
+                self._asked_us[one.key].add(_id_of(info))
             self._take(now, one, delivered, new)
         elif not is_kept and not is_request:
             self._pass_over(now, one, info.order, count)
@@ -399,3 +433,8 @@ class Client:
             self._plan(one.due_ns)
         for ending in self._ending.values():
             self._plan(min(ending.due_ns, ending.until_ns))
+
+
+def _id_of(info: Request) -> tuple[bytes, int, int]:
+    """Return what tells a request to any one from all others."""
+    return info.origin, info.incarnation, info.sequence

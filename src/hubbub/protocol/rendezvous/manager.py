@@ -323,7 +323,7 @@ class Manager:
             return status, listing.lines[request.origin].stamp
         if listing.changed:
             self.copies.changed(now, service)
-        if is_new and service.kept is not None:
+        if (is_new or request.flags & RETAIN) and service.kept is not None:
             self._send_kept(now, service, request.origin)
         return status, service.order
 

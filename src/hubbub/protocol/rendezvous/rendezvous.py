@@ -19,7 +19,6 @@ from hubbub.limits import (
     BATCH_BYTES,
     BATCH_QUIET,
     CROWDED_LOOK,
-    INVENTORY_SERVICES,
     LEAVE_PATIENCE,
     PUBLISH_PATIENCE,
     PUBLISHES_PER_ANSWER,
@@ -32,7 +31,8 @@ from hubbub.protocol.rendezvous.express import Express, Passage
 from hubbub.protocol.rendezvous.group import Ear, Group
 from hubbub.protocol.rendezvous.handover import BARE_EPOCH
 from hubbub.protocol.rendezvous.hops import Hops
-from hubbub.protocol.rendezvous.manager import Manager, describe
+from hubbub.protocol.rendezvous.looking import Looking
+from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import Placement, XorPlacement
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.profile import FAST, Profile
@@ -68,7 +68,6 @@ from hubbub.wire.services import (
     BATCH,
     CHANGE_SERVICE_MANAGER,
     INFO,
-    KEY_BYTES,
     LEAVING,
     PASSED,
     PROMPT,
@@ -82,7 +81,6 @@ from hubbub.wire.services import (
     Kept,
     Known,
     ListTaken,
-    Managed,
     Message,
     Notice,
     Query,
@@ -96,7 +94,6 @@ from hubbub.wire.services import (
     decode_notice,
     decode_request,
     encode_answers,
-    encode_notice,
     service_key,
     split_ids,
 )
@@ -104,8 +101,6 @@ from hubbub.wire.services import node_key as _node_key
 
 MakeView = Callable[[Seat, Placement, int, int], View]
 _PASSED_ON_MAX = 4096
-_QUESTIONS = 1 << 31  # To managers; questions to all nodes are numbered below.
-_QUESTIONS_MAX = 256  # That are not answered.
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +147,8 @@ class Rendezvous:
         self.manager.own = self.client
         self.express = Express(self.manager, self.client)
         self.ear = Ear(self.seat, self.view, self.client.subscribed)
+        self.looking = Looking(self.manager, self.client)
         self.is_closed = False
-        self.inventories: dict[bytes, dict[bytes, Managed]] = {}  # Of nodes that were asked.
-        self.ended: dict[bytes, list[Managed]] = {}  # What they managed until lately.
-        self._inquiry = 0
-        self._questions: dict[int, Lane] = {}  # What managers were asked, by its number.
-        self._question = _QUESTIONS
         self._leave_ns = NEVER
         self._has_entrusted = False
         self._answers: dict[Place, list[Answer]] = {}
@@ -317,42 +308,10 @@ class Rendezvous:
         """Ask any one member that answers; the reply comes with what is settled."""
         return self.publish(now, name, payload, flags=ANYCAST, credentials=credentials)
 
-    def reply(self, now: int, info: Request, payload: bytes) -> None:
-        """Answer a request that came to this node."""
+    def reply(self, now: int, info: Request, payload: bytes | None) -> None:
+        """Answer a request that came to this node; None: there is no answer."""
         self.seat.now = now
         self.client.reply(now, info, payload)
-
-    # Looking on.
-
-    def inquire(self, now: int) -> None:
-        """Ask all nodes which services they manage; the answers come into `inventories`."""
-        self.seat.now = now
-        self._inquiry += 1
-        self.inventories.clear()
-        self.ended.clear()
-        body = encode_notice(0, Inquiry(self._inquiry))
-        for member in self.view.present():
-            self.seat.send(member.place, NOTICE, body)
-
-    def ask_receivers(self, now: int, lane: Lane) -> None:
-        """Ask the manager how many a message would go to; the answer comes into the lane."""
-        self.seat.now = now
-        target = self.client.asking.target(now, lane.key)
-        place = self.view.place_of(target)
-        if target == self.seat.node:
-            lane.receivers = self.manager.count_receivers(lane.key, lane.subject, target)
-        elif place is not None:
-            if len(self._questions) >= _QUESTIONS_MAX:
-                self._questions.clear()
-            self._question = _QUESTIONS | self._question + 1 & _QUESTIONS - 1
-            self._questions[self._question] = lane
-            body = encode_notice(0, Inquiry(self._question, lane.key, lane.subject))
-            self.seat.send(place, NOTICE, body)
-
-    def list_managed(self) -> list[Managed]:
-        """Return the services that this node manages, as it tells others."""
-        served = [one for one in self.manager.services.values() if one.is_served]
-        return [describe(one) for one in served if not one.is_empty]
 
     def roles_in(self, key: bytes) -> list[str]:
         """Return what this node is to a service."""
@@ -361,14 +320,6 @@ class Rendezvous:
         if service is not None and service.role is not Role.ABSENT:
             roles.append(service.role.value)
         return roles + ["subscribed"] * (key in self.client.subscribed)
-
-    def _send_inventory(self, place: Place, number: int) -> None:
-        services, ended = self.list_managed(), self.manager.list_ended(self.seat.now)
-        for at in range(0, len(services), INVENTORY_SERVICES):
-            some = Inventory(number, services[at : at + INVENTORY_SERVICES])
-            self.seat.send(place, NOTICE, encode_notice(0, some))
-        if ended or not services:
-            self.seat.send(place, NOTICE, encode_notice(0, Inventory(number, [], ended)))
 
     def close(self, now: int) -> None:
         """Begin to leave: hand all services over, then say so."""
@@ -458,20 +409,9 @@ class Rendezvous:
             return False
         hop, notice = decoded
         if isinstance(notice, Inquiry):
-            if notice.key:
-                count = self.manager.count_receivers(notice.key, notice.subject, node)
-                one = Managed(notice.key.ljust(KEY_BYTES, b"\0"), "", 0, 0, count)
-                self.seat.send(place, NOTICE, encode_notice(0, Inventory(notice.number, [one])))
-            else:
-                self._send_inventory(place, notice.number)
+            self.looking.answer(node, place, notice)
         elif isinstance(notice, Inventory):
-            lane = self._questions.pop(notice.number, None)
-            if lane is not None and notice.services:
-                lane.receivers = notice.services[0].subscribers
-            elif notice.number == self._inquiry and self.view.is_present(node):
-                found = self.inventories.setdefault(node, {})
-                found.update({one.key: one for one in notice.services})
-                self.ended.setdefault(node, []).extend(notice.ended)
+            self.looking.take(node, notice)
         else:
             self.swim.meet(now, node, life, place)
             self._answer(place, Answer(hop, self._take_notice(now, node, notice)))

@@ -263,7 +263,7 @@ class View:
     def rank(self, key: bytes, count: int, *, is_settled: bool = True) -> list[bytes]:
         """Return the closest nodes to a key, the closest first; newcomers only if asked for."""
         number, measure = int.from_bytes(key, "big"), self.placement.measure
-        if isinstance(self.placement, XorPlacement):
+        if type(self.placement) is XorPlacement:  # Who is made from it may measure otherwise.
             return self._rank_by_xor(number, count, self._settled if is_settled else self._here)
         ranked: list[tuple[float, bytes]] = [
             (measure(number, one.number, one.weight), one.node)
