@@ -28,6 +28,7 @@ from hubbub.limits import (
 )
 from hubbub.wire import payloads
 from hubbub.wire.header import KEY_BYTES as PEER_KEY_BYTES
+from hubbub.wire.places import is_place
 
 NODE_BYTES: Final = PEER_KEY_BYTES - 8
 KEY_BYTES: Final = 20
@@ -247,10 +248,16 @@ def decode_request(body: bytes) -> Request | None:
     extra = NOTHING
     if extra_bytes:
         decoded = _decode(_extra_decoder, body[end:])
-        if decoded is None:
+        if decoded is None or not _is_reachable(decoded.place, decoded.entries):
             return None
         extra = decoded
     return Request._make((*head, message, extra))
+
+
+def _is_reachable(place: Place | None, entries: list[Entry]) -> bool:
+    """Tell whether what is said to be the place of a node is one."""
+    places = [place, *(entry.place for entry in entries)] if entries else [place]
+    return all(one is None or is_place(*one) for one in places)
 
 
 def _is_batch(message: Message, flags: int) -> bool:
@@ -279,6 +286,11 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     life: U64
     state: Annotated[int, msgspec.Meta(ge=0, le=3)]
     weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+
+    @property
+    def is_reachable(self) -> bool:
+        """Tell whether a member can be there: who repeats what it was told may repeat nonsense."""
+        return is_place(self.host, self.port)
 
 
 Records = Annotated[list[Record], msgspec.Meta(max_length=RECORDS_PER_FRAME_MAX)]
@@ -428,6 +440,8 @@ def decode_notice(body: bytes) -> tuple[int, Notice] | None:
     if len(body) < _HOP.size:
         return None
     notice = _decode(_notice_decoder, body[_HOP.size :])
+    if isinstance(notice, Copy) and not _is_reachable(None, notice.entries):
+        return None
     return None if notice is None else (_HOP.unpack_from(body)[0], notice)
 
 

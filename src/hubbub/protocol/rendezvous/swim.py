@@ -90,9 +90,13 @@ class Swim:
             self._tell_of(now, member, State.SUSPECT)
 
     def hear_of(self, now: int, record: Record) -> None:
-        """Hear of a node by a hint."""
-        if record.host and record.node != self.seat.node:
+        """Hear of a node by what another tells of it."""
+        if not record.host or record.node == self.seat.node:
+            return
+        if record.is_reachable:
             self._apply(now, record, (record.host, record.port))
+        else:
+            self.seat.drops["place"] += 1
 
     def meet(self, now: int, node: bytes, life: int, place: Place) -> None:
         """Hear a frame of a node that was never told of: ask it who it is."""
@@ -148,8 +152,8 @@ class Swim:
         for record in told:
             if record.node == self.seat.node:
                 self._object(now, record)
-            elif record.host:
-                self._apply(now, record, (record.host, record.port))
+            else:
+                self.hear_of(now, record)
         self._answer(now, node, place, members)
         self._plan()
 

@@ -72,3 +72,17 @@ def test_who_is_taken_for_dead_wrongly_is_told() -> None:
     own = Record(OTHER, "", 0, 1, 1, int(State.ALIVE))
     swim.take(1, OTHER, ("10.0.0.2", 1), Members(NEWS, 0, bytes(12), 0, [own]))
     assert [place for place, _ in swim.seat.out] == [("10.0.0.2", 1)]
+
+
+@pytest.mark.parametrize(("host", "port"), [("a\0b", 7), ("host.invalid", 7), ("10.0.0.3", 0)])
+def test_member_at_what_is_no_place_is_not_believed_and_not_told_of(host: str, port: int) -> None:
+    swim = make_swim()
+    told = Record(b"nowhere.....", host, port, 1, 1, 0)
+    swim.take(0, OTHER, ("10.0.0.2", 1), Members(NEWS, 0, bytes(12), 0, [own_of(OTHER), told]))
+    swim.hear_of(0, told)
+    assert list(swim.view.members) == [OTHER]
+    assert swim.seat.drops["place"] == 2
+
+
+def own_of(node: bytes, incarnation: int = 1) -> Record:
+    return Record(node, "", 0, incarnation, 1, 0)
