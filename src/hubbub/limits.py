@@ -148,6 +148,7 @@ SERVICE_PAYLOAD_BYTES_MAX: Final = 60_000  # One datagram, cut by the network wh
 SERVICE_LEASE: Final = 30 * SECOND  # A subscription holds so long; it is renewed thrice as often.
 SERVICE_LEASE_MS_MAX: Final = 3_600_000
 BARE_LEASE: Final = 3600 * SECOND  # Of one who speaks the first version and renews nothing.
+BARE_PUBLISHERS_MAX: Final = 4096  # Of the first version and their services, that we count for.
 SERVICE_HOPS_MAX: Final = 16
 SERVICE_NUMBER_MAX: Final = 1 << 62  # Of stamps, incarnations and the order of messages.
 SERVICE_EPOCH_MAX: Final = 1 << 31

@@ -79,6 +79,7 @@ _COUNT: Final = Struct("!H")
 ENVELOPE_BYTES: Final = ENVELOPE.size
 ANSWER_BYTES: Final = _ANSWER.size
 _V1_HEAD_BYTES: Final = 1 + KEY_BYTES
+BARE_BYTES_MAX: Final = _V1_HEAD_BYTES + SERVICE_PAYLOAD_BYTES_MAX
 
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
@@ -128,7 +129,7 @@ def encode_message(message: Message) -> bytes:
 
 def decode_message(data: bytes, *, is_bare: bool = True) -> Message | None:
     """Read such a message; alone in a datagram it must not have an empty payload."""
-    if len(data) < _V1_HEAD_BYTES:
+    if not _V1_HEAD_BYTES <= len(data) <= BARE_BYTES_MAX:
         return None
     type, rest = data[0], data[_V1_HEAD_BYTES:]
     if type in (SUBSCRIBE_SERVICE, UNSUBSCRIBE_SERVICE):
@@ -241,7 +242,7 @@ def decode_request(body: bytes) -> Request | None:
         return None
     _, _, _, _, _, sequence, epoch, _, order = head
     is_sound = sequence < 1 << 63 and epoch <= SERVICE_EPOCH_MAX and order <= SERVICE_NUMBER_MAX
-    if not is_sound or len(message.rest) > SERVICE_PAYLOAD_BYTES_MAX:
+    if not is_sound:
         return None
     if head[1] & BATCH and not _is_batch(message, head[1]):
         return None

@@ -116,8 +116,14 @@ class View:
         return None if member is None else member.place
 
     def at(self, place: Place) -> Member | None:
-        """Return who is at an address."""
-        return next((one for one in self.members.values() if one.place == place), None)
+        """Return who is at an address: who is here, else one that seems to be dead."""
+        found = None
+        for member in self.members.values():
+            if member.place == place and member.state is not State.LEFT:
+                if member.is_present:
+                    return member
+                found = member
+        return found
 
     def apply(self, now: int, record: Record, place: Place) -> News | None:
         """Take what is told of another node; None: it is known already, or old."""
