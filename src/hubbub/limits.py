@@ -223,6 +223,11 @@ JOIN_INTERVAL: Final = 500 * MS
 JOIN_PATIENCE: Final = 1 * SECOND  # So long a node looks for others before it acts alone.
 LEAVE_PATIENCE: Final = 2 * SECOND
 DEAD_KEPT: Final = 600 * SECOND
+FORMER_PLACES_MAX: Final = 32  # Of those that were forgotten after that,
+FORMER_INTERVAL: Final = 30 * SECOND  # one of which is asked so often: a partition may have ended.
+# Incarnations are microseconds of a wall clock. One may be wrong by decades, as where there is no
+# battery; an incarnation that is further ahead is nobody's, and nothing could be above it.
+INCARNATION_LEAD_US: Final = 100 * 366 * 86_400 * 1_000_000
 
 # The retransmission cache, and the run tables that outlive the payloads in it.
 CACHE_BYTES_MAX: Final = 64 << 20
