@@ -104,8 +104,11 @@ class Swim:
             self._apply(now, record, (record.host, record.port))
 
     def meet(self, now: int, node: bytes, life: int, place: Place) -> None:
-        """Hear a frame of a node that was never told of: ask it who it is."""
-        if node not in self.view.members:
+        """Hear a frame of a node; one that was never told of is asked who it is."""
+        member = self.view.members.get(node)
+        if member is not None:
+            member.heard_ns = now
+        else:
             self._apply(now, Record(node, place[0], place[1], 0, life, 0), place)
             self._ping(now, node, place)
 
@@ -153,6 +156,7 @@ class Swim:
         if not self._is_credible(now, own):
             return
         self._apply(now, own, place)
+        self._note_life(now, node)
         if death is not None and self.view.is_present(node):
             # It may never have heard of that: its objection to the suspicion came too late.
             self._send(place, NEWS, records=[death])
@@ -173,7 +177,7 @@ class Swim:
         if form == PING:
             self._send(place, ACK, members.number, records=wrongly)
         elif form == ACK:
-            self._take_ack(members.number, node)
+            self._take_ack(now, members.number, node)
         elif form == ASK:
             self._relay(now, place, members)
         elif form == JOIN:
@@ -187,13 +191,19 @@ class Swim:
         elif wrongly:
             self._send(place, NEWS, records=wrongly)
 
-    def _take_ack(self, number: int, node: bytes) -> None:
+    def _take_ack(self, now: int, number: int, node: bytes) -> None:
         probe = self._probes.get(number)
         if probe is not None and (probe.node == node or probe.is_indirect):
             del self._probes[number]
+            self._note_life(now, probe.node)
         relayed = self._relays.pop(number, None)
         if relayed is not None:
             self._send(relayed[0], ACK, relayed[1])
+
+    def _note_life(self, now: int, node: bytes) -> None:
+        member = self.view.members.get(node)
+        if member is not None:
+            member.heard_ns = now
 
     def _relay(self, now: int, place: Place, members: Members) -> None:
         """Ping a member for somebody whom it does not answer."""
@@ -253,7 +263,8 @@ class Swim:
         self._news[member.node] = self._retellings()
         self._gossip_ns = min(self._gossip_ns, now + self.profile.gossip_ns // 4)
         if member.state is State.SUSPECT:  # Also one that we hear of as such, and never knew.
-            self._suspects[member.node] = now + self.profile.suspicion_ns
+            until_ns = now + self.profile.suspicion_ns
+            self._suspects[member.node] = max(until_ns, self._silent_ns(member))
         else:
             self._suspects.pop(member.node, None)
 
@@ -292,7 +303,15 @@ class Swim:
                 self._miss(now, number, probe)
         for node, until_ns in list(self._suspects.items()):
             if until_ns <= now:
-                self._tell_of(now, self.view.members[node], State.DEAD)
+                member = self.view.members[node]
+                if self._silent_ns(member) <= now:
+                    self._tell_of(now, member, State.DEAD)
+                else:  # It was heard meanwhile.
+                    self._suspects[node] = self._silent_ns(member)
+
+    def _silent_ns(self, member: Member) -> int:
+        """Return when a member has been silent for so long that it may count as dead."""
+        return member.heard_ns + self.profile.silence_ns
 
     def _plan(self) -> None:
         self.due_ns = min(

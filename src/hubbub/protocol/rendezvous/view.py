@@ -46,7 +46,7 @@ class Member:
     """Another node."""
 
     __slots__ = (
-        "changed_ns", "incarnation", "is_settled", "life", "node", "number", "place",
+        "changed_ns", "heard_ns", "incarnation", "is_settled", "life", "node", "number", "place",
         "since_ns", "state", "weight",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class Member:
         self.weight = record.weight
         self.since_ns = now
         self.changed_ns = now
+        self.heard_ns = now  # The last sign of life.
         self.is_settled = False
 
     @property
@@ -145,6 +146,8 @@ class View:
             self._settled.discard(member.number)
             return _BAD_NEWS[member.state] if was_present else None
         member.place, member.life, member.weight = place, record.life, record.weight
+        if member.state is State.ALIVE:  # Only it can have said so.
+            member.heard_ns = now
         if not was_present or life != record.life:
             self._begin(now, member)
             return News.RESTARTED if was_present else News.CAME

@@ -12,7 +12,7 @@ from hubbub.limits import (
     SECOND,
 )
 from hubbub.protocol.rendezvous.placement import XorPlacement
-from hubbub.protocol.rendezvous.profile import FAST
+from hubbub.protocol.rendezvous.profile import FAST, SEED
 from hubbub.protocol.rendezvous.seat import Place, Seat
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
 from hubbub.protocol.rendezvous.view import State, View
@@ -177,3 +177,34 @@ def test_one_that_left_is_not_looked_for() -> None:
     tell(swim, 0, State.LEFT)
     live_until(swim, DEAD_KEPT + 10 * SECOND)
     assert OTHER not in swim.view.members and not swim._former
+
+
+def make_seed_swim() -> Swim:
+    seat = Seat(bytes(12), 1, 7, Random(1), 0)
+    return Swim(seat, View(seat, XorPlacement(), 2 * SECOND, 1), SEED, [], 1)
+
+
+@pytest.mark.parametrize("suspected_s", [0, 3, 16, 45])
+def test_by_the_times_of_the_first_version_death_is_60_s_after_the_last_sign_of_life(
+    suspected_s: int,
+) -> None:
+    swim = make_seed_swim()
+    hear(swim)
+    live_until(swim, suspected_s * SECOND)
+    swim.suspect(swim.seat.now, OTHER)  # As when a message is not acknowledged.
+    live_until(swim, 60 * SECOND - 1)
+    assert swim.view.is_present(OTHER)
+    live_until(swim, 60 * SECOND)
+    assert not swim.view.is_present(OTHER)
+
+
+def test_suspect_that_is_heard_lives_on_by_the_times_of_the_first_version() -> None:
+    swim = make_seed_swim()
+    hear(swim)
+    swim.suspect(0, OTHER)
+    live_until(swim, 40 * SECOND)
+    swim.meet(40 * SECOND, OTHER, 1, ("10.0.0.2", 1))
+    live_until(swim, 100 * SECOND - 1)
+    assert swim.view.is_present(OTHER)
+    live_until(swim, 100 * SECOND)
+    assert not swim.view.is_present(OTHER)
