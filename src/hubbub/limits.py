@@ -200,6 +200,7 @@ SINGLES_PER_ANSWER: Final = 8  # or of so many of one that sends its messages on
 SINGLES_HELD_MAX: Final = 32  # Those that are slow to come are answered so many at once.
 PUBLISHES_MAX: Final = 16_384  # Messages of one node whose end is not known yet,
 PUBLISHES_BYTES_MAX: Final = 2 << 20  # and their bytes.
+LANES_MAX: Final = 16_384  # Services and subjects that a node publishes in; idle ones go first.
 BATCH_AT_ONCE: Final = 8  # Frames of one service that may be under way before messages wait
 BATCH_HOLD: Final = 1 * MS  # for each other, so long at most.
 BATCH_QUIET: Final = 100 * US  # Who published nothing for so long need not wait,
