@@ -148,6 +148,7 @@ SERVICE_PAYLOAD_BYTES_MAX: Final = 60_000  # One datagram, cut by the network wh
 SERVICE_LEASE: Final = 30 * SECOND  # A subscription holds so long; it is renewed thrice as often.
 SERVICE_LEASE_MS_MAX: Final = 3_600_000
 BARE_LEASE: Final = 3600 * SECOND  # Of one who speaks the first version and renews nothing.
+BARE_PUBLISHERS_MAX: Final = 4096  # Of the first version and their services, that we count for.
 SERVICE_HOPS_MAX: Final = 16
 SERVICE_NUMBER_MAX: Final = 1 << 62  # Of stamps, incarnations and the order of messages.
 SERVICE_EPOCH_MAX: Final = 1 << 31
@@ -206,6 +207,7 @@ SINGLES_PER_ANSWER: Final = 8  # or of so many of one that sends its messages on
 SINGLES_HELD_MAX: Final = 32  # Those that are slow to come are answered so many at once.
 PUBLISHES_MAX: Final = 16_384  # Messages of one node whose end is not known yet,
 PUBLISHES_BYTES_MAX: Final = 2 << 20  # and their bytes.
+LANES_MAX: Final = 16_384  # Services and subjects that a node publishes in; idle ones go first.
 BATCH_AT_ONCE: Final = 8  # Frames of one service that may be under way before messages wait
 BATCH_HOLD: Final = 1 * MS  # for each other, so long at most.
 BATCH_QUIET: Final = 100 * US  # Who published nothing for so long need not wait,
@@ -217,7 +219,8 @@ SEEN_WINDOW: Final = 32_768  # Messages of one publisher that may be under way a
 SEEN_PUBLISHERS_MAX: Final = 4096  # Of one service; the one that was silent longest is forgotten.
 ORDER_PATIENCE: Final = 2 * SECOND  # So long a message waits for one that comes before it.
 ORDER_WAITING_MAX: Final = 4096
-ORDERED_PUBLISHERS_MAX: Final = 1024  # Of one service, whose order is kept.
+ORDERED_PUBLISHERS_MAX: Final = SEEN_PUBLISHERS_MAX  # Of one service, whose order is kept;
+ORDERS_LEFT_MAX: Final = 65_536  # of so many more it is known how far it was.
 ORDER_LEAP: Final = 1 << 32  # Between the last number of a manager and the first of the next.
 ORDER_LEAP_PATIENCE: Final = 800 * MS  # So long the next one waits: some come at the third try.
 INVENTORY_SERVICES: Final = 8  # In one frame: a name may be long.
@@ -232,6 +235,11 @@ JOIN_INTERVAL: Final = 500 * MS
 JOIN_PATIENCE: Final = 1 * SECOND  # So long a node looks for others before it acts alone.
 LEAVE_PATIENCE: Final = 2 * SECOND
 DEAD_KEPT: Final = 600 * SECOND
+FORMER_PLACES_MAX: Final = 32  # Of those that were forgotten after that,
+FORMER_INTERVAL: Final = 30 * SECOND  # one of which is asked so often: a partition may have ended.
+# Incarnations are microseconds of a wall clock. One may be wrong by decades, as where there is no
+# battery; an incarnation that is further ahead is nobody's, and nothing could be above it.
+INCARNATION_LEAD_US: Final = 100 * 366 * 86_400 * 1_000_000
 
 # The retransmission cache, and the run tables that outlive the payloads in it.
 CACHE_BYTES_MAX: Final = 64 << 20

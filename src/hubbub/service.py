@@ -13,6 +13,7 @@ from hubbub.bare_topics import BareTopic, BareTopics
 from hubbub.closing import Closing
 from hubbub.errors import Backpressure, ClosedError, ConfigurationError, HubbubError, PayloadError
 from hubbub.limits import (
+    LANES_MAX,
     QUEUE_MESSAGES,
     SERVICE_NAME_BYTES_MAX,
     SERVICE_PATTERNS_BYTES_MAX,
@@ -252,6 +253,8 @@ class Service(Closing):
         """Return what this node publishes on a subject of the service."""
         lane = self._lanes.get(subject)
         if lane is None:
+            if len(self._lanes) >= LANES_MAX:
+                self._lanes.clear()  # Those that are in use are found again.
             lane = self._lanes[subject] = self._machine.publishing.lane(self.name, subject)
         return lane
 

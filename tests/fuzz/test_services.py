@@ -1,6 +1,7 @@
 """Whatever a peer sends to the services of a node, nothing raises, and what is kept is bounded."""
 
 import os
+import socket
 from random import Random
 
 import pytest
@@ -46,6 +47,16 @@ from hubbub.wire.services import (
 DOMAIN = 7
 NODE = b"abcdefghijkl"
 NAMES = ["a", "b", "c"]
+NO_HOSTS = [
+    "",
+    "a\0b",
+    "host.invalid",
+    "1.2.3",
+    "300.0.0.1",
+    "::1::",
+    "fe80::1%a\0b",
+    "\N{DIGIT ONE}.0",
+]
 
 
 class Mallory:
@@ -72,8 +83,13 @@ class Mallory:
     def id(self) -> bytes:
         return self.random.choice(self.ids)
 
+    def source(self) -> Place:
+        return f"10.0.0.{self.random.randrange(9)}", self.random.choice([1, 7266, 65_535])
+
     def place(self) -> Place:
-        return f"10.0.0.{self.random.randrange(9)}", self.random.choice([0, 1, 7266, 65_535])
+        if self.random.random() < 0.05:
+            return self.random.choice(NO_HOSTS), self.random.choice([0, 7266])
+        return self.source()
 
     def entries(self) -> list[Entry]:
         return [
@@ -165,6 +181,14 @@ class Mallory:
         return seat.make_frame(kind, bytes(body[: self.random.choice([len(body), len(body) // 2])]))
 
 
+def send_strictly(place: Place) -> None:
+    """Refuse what a socket refuses, and what it would look up: in figures, or not at all."""
+    host, port = place
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.inet_pton(family, host.partition("%")[0])
+    assert "\0" not in host and 0 < port < 1 << 16
+
+
 IS_SOAK = os.environ.get("HUBBUB_SOAK") == "1"
 
 
@@ -178,7 +202,7 @@ def test_nothing_that_a_peer_sends_raises(seed: int, group: Place | None) -> Non
     victim.subscribe(0, "b", order="fifo")
     for turn in range(3000):
         now += mallory.random.choice([0, MS, 50 * MS, SECOND])
-        data, place = mallory.datagram(), mallory.place()
+        data, place = mallory.datagram(), mallory.source()
         if group is None or mallory.random.random() < 0.5:
             victim.receive(now, data, place)
         else:
@@ -189,11 +213,14 @@ def test_nothing_that_a_peer_sends_raises(seed: int, group: Place | None) -> Non
         if turn % 50 == 0:
             victim.publish(now, mallory.random.choice(NAMES), b"x", flags=turn & RETAIN)
         victim.flush()
+        for place, _ in victim.out:
+            send_strictly(place)
         victim.out.clear()
         victim.seat.deliveries.clear()
         victim.seat.settled.clear()
     assert len(victim.manager.services) <= SERVICES_MAX
     assert victim.seat.drops["malformed"] > 0
+    assert victim.seat.drops["place"] > 0
     heard = victim.seat.drops["group_kind"] + victim.seat.counters["group_ignored"]
     assert bool(heard) is (group is not None)
     for service in victim.manager.services.values():

@@ -53,3 +53,15 @@ def test_who_asks_for_all_gets_all(links: tuple[DatagramLink, DatagramLink]) -> 
     send(links, b"2", b"3")
     assert [data for data, _ in links[1].receive()] == [b"2", b"3"]
     assert read_some(links[1]) == []
+
+
+@pytest.mark.parametrize(
+    "place", [("a\0b", 7), ("\ud800", 7), ("127.0.0.1", 1 << 16), ("127.0.0.1", -1)]
+)
+def test_what_is_no_address_is_counted_and_does_not_raise(
+    links: tuple[DatagramLink, DatagramLink], place: tuple[str, int]
+) -> None:
+    links[0].send(place, b"x")
+    assert (links[0].sent, links[0].failed) == (0, 1)
+    send(links, b"y")
+    assert links[0].sent == 1

@@ -107,6 +107,8 @@ class DatagramLink:
                 self._wait(place, data)
             else:
                 self.failed += 1
+        except (TypeError, ValueError, OverflowError):  # That is no address.
+            self.failed += 1
 
     def _wait(self, place: Place, data: bytes) -> None:
         self.waiting.append((place, data))

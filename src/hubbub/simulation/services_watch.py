@@ -8,6 +8,7 @@ from hubbub.limits import (
     HELD_REQUESTS_MAX,
     HOP_WINDOW,
     ORDER_WAITING_MAX,
+    ORDERED_PUBLISHERS_MAX,
     PUBLISHES_MAX,
     SEEN_PUBLISHERS_MAX,
     SERVICE_HOPS_MAX,
@@ -73,8 +74,8 @@ class Watch:
             if one.epoch < before.get(key, 0):  # Asked in every turn: the text only if needed.
                 self.world.fail(f"{node}: epoch {one.epoch} after {before[key]} (H10)")
             check(len(one.seen) <= SEEN_PUBLISHERS_MAX, "too many publishers remembered (H13)")
-            for sequencer in one.sequencers.values():
-                check(len(sequencer._waiting) <= ORDER_WAITING_MAX + 1, "too many wait (H13)")
+            check(one.sequencers.waiting <= ORDER_WAITING_MAX + 1, "too many wait (H13)")
+            check(len(one.sequencers) <= ORDERED_PUBLISHERS_MAX, "too many sequences (H13)")
         self._epochs[node.life] = now
         publishing = machine.publishing
         check(publishing.messages <= PUBLISHES_MAX, "too many messages under way (H13)")

@@ -29,6 +29,7 @@ from hubbub.limits import (
 )
 from hubbub.wire import payloads
 from hubbub.wire.header import KEY_BYTES as PEER_KEY_BYTES
+from hubbub.wire.places import is_place
 
 NODE_BYTES: Final = PEER_KEY_BYTES - 8
 KEY_BYTES: Final = 20
@@ -81,6 +82,7 @@ _COUNT: Final = Struct("!H")
 ENVELOPE_BYTES: Final = ENVELOPE.size
 ANSWER_BYTES: Final = _ANSWER.size
 _V1_HEAD_BYTES: Final = 1 + KEY_BYTES
+BARE_BYTES_MAX: Final = _V1_HEAD_BYTES + SERVICE_PAYLOAD_BYTES_MAX
 
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
@@ -130,7 +132,7 @@ def encode_message(message: Message) -> bytes:
 
 def decode_message(data: bytes, *, is_bare: bool = True) -> Message | None:
     """Read such a message; alone in a datagram it must not have an empty payload."""
-    if len(data) < _V1_HEAD_BYTES:
+    if not _V1_HEAD_BYTES <= len(data) <= BARE_BYTES_MAX:
         return None
     type, rest = data[0], data[_V1_HEAD_BYTES:]
     if type in (SUBSCRIBE_SERVICE, UNSUBSCRIBE_SERVICE):
@@ -243,17 +245,23 @@ def decode_request(body: bytes) -> Request | None:
         return None
     _, _, _, _, _, sequence, epoch, _, order = head
     is_sound = sequence < 1 << 63 and epoch <= SERVICE_EPOCH_MAX and order <= SERVICE_NUMBER_MAX
-    if not is_sound or len(message.rest) > SERVICE_PAYLOAD_BYTES_MAX:
+    if not is_sound:
         return None
     if head[1] & BATCH and not _is_batch(message, head[1]):
         return None
     extra = NOTHING
     if extra_bytes:
         decoded = _decode(_extra_decoder, body[end:])
-        if decoded is None:
+        if decoded is None or not _is_reachable(decoded.place, decoded.entries):
             return None
         extra = decoded
     return Request._make((*head, message, extra))
+
+
+def _is_reachable(place: Place | None, entries: list[Entry]) -> bool:
+    """Tell whether what is said to be the place of a node is one."""
+    places = [place, *(entry.place for entry in entries)] if entries else [place]
+    return all(one is None or is_place(*one) for one in places)
 
 
 def _is_batch(message: Message, flags: int) -> bool:
@@ -282,6 +290,11 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     life: U64
     state: Annotated[int, msgspec.Meta(ge=0, le=3)]
     weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+
+    @property
+    def is_reachable(self) -> bool:
+        """Tell whether a member can be there: who repeats what it was told may repeat nonsense."""
+        return is_place(self.host, self.port)
 
 
 Records = Annotated[list[Record], msgspec.Meta(max_length=RECORDS_PER_FRAME_MAX)]
@@ -437,6 +450,8 @@ def decode_notice(body: bytes) -> tuple[int, Notice] | None:
     if len(body) < _HOP.size:
         return None
     notice = _decode(_notice_decoder, body[_HOP.size :])
+    if isinstance(notice, Copy) and not _is_reachable(None, notice.entries):
+        return None
     return None if notice is None else (_HOP.unpack_from(body)[0], notice)
 
 

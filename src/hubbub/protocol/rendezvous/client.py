@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hubbub.limits import ORDERED_PUBLISHERS_MAX, SERVICE_LEASE, SERVICE_REQUESTS_MAX
+from hubbub.limits import SERVICE_LEASE, SERVICE_REQUESTS_MAX
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE
 from hubbub.protocol.rendezvous.publishing import RESULT_PATIENCE, RETRY, Publishing
 from hubbub.protocol.rendezvous.seat import NEVER, Delivered, ManagerNamed, Settled
 from hubbub.protocol.rendezvous.seen import Origin, Seen, is_all_new
-from hubbub.protocol.rendezvous.sequencer import Sequencer
+from hubbub.protocol.rendezvous.sequencers import Sequencers
 from hubbub.wire.services import (
     ANSWERS,
     ANYCAST,
@@ -58,6 +58,7 @@ class Subscribed:
     flags: int
     order: str
     credentials: bytes
+    sequencers: Sequencers[Delivered]
     patterns: tuple[str, ...] = ()
     manager: bytes = NOBODY
     epoch: int = 0
@@ -66,7 +67,6 @@ class Subscribed:
     due_ns: int = 0
     delivered: int = 0
     seen: Seen = field(default_factory=Seen)
-    sequencers: dict[Origin, Sequencer[Delivered]] = field(default_factory=dict)
     baseline: int | None = None  # The last number of the manager when we came.
     wants_kept: bool = False  # Once more: it may have come to us, but not to all who want it here.
 
@@ -109,13 +109,16 @@ class Client:
         key = service_key(name)
         self._ending.pop(key, None)
         known = self.subscribed.get(key)
-        stamp, plain = self.seat.stamp(), flags & ~RETAIN
-        one = Subscribed(key, name, stamp, plain, order, credentials, tuple(patterns))
+        stamp, sequencers = self.seat.stamp(), Sequencers[Delivered](self.seat.counters)
+        plain, wanted = flags & ~RETAIN, tuple(patterns)
+        one = Subscribed(key, name, stamp, plain, order, credentials, sequencers, wanted)
         one.wants_kept = plain != flags
         if known is not None:
             one.manager, one.epoch, one.seen = known.manager, known.epoch, known.seen
             if known.order == order:
                 one.sequencers, one.baseline = known.sequencers, known.baseline
+            else:
+                self._hand_out(one, known.sequencers.end())
         self.subscribed[key] = one
         self._ask(now, one)
         return one
@@ -137,7 +140,8 @@ class Client:
         if not patterns:
             self.wild = None
         elif self.wild is None:
-            self.wild = Subscribed(EVERYWHERE, "", 0, 0, FIFO, b"")
+            sequencers = Sequencers[Delivered](self.seat.counters)
+            self.wild = Subscribed(EVERYWHERE, "", 0, 0, FIFO, b"", sequencers)
         self.asking.everywhere.want(now, patterns)
 
     @property
@@ -228,7 +232,7 @@ class Client:
         if one.baseline is None:
             one.baseline = answer.number
             if one.order == TOTAL:
-                self._sequencer(one, _EVERYBODY).begin(answer.number + 1)
+                one.sequencers.begin(_EVERYBODY, answer.number + 1)  # There is no other.
         third = SERVICE_LEASE // 3
         one.due_ns = self._plan(now + int(third * (0.9 + 0.2 * self.seat.random.random())))
 
@@ -367,35 +371,24 @@ class Client:
         publisher = (delivered.origin, delivered.incarnation, delivered.subject)
         origin = publisher if is_fifo else _EVERYBODY
         number = delivered.sequence if is_fifo else delivered.order
-        sequencer = self._sequencer(one, origin)
-        ready = sequencer.push(now, number, delivered, len(delivered.payloads))
+        ready = one.sequencers.push(now, origin, number, delivered, len(delivered.payloads))
         self._hand_out(one, ready)
-        self._plan(sequencer.due_ns)
+        self._plan(one.sequencers.due_ns)
 
     def _pass_over(self, now: int, one: Subscribed, number: int, count: int) -> None:
         """Wait for no message under a number of the manager's if it came under another one."""
         if one.order == TOTAL:
-            sequencer = self._sequencer(one, _EVERYBODY)
-            self._hand_out(one, sequencer.pass_over(now, number, count))
-            self._plan(sequencer.due_ns)
+            self._hand_out(one, one.sequencers.pass_over(now, _EVERYBODY, number, count))
+            self._plan(one.sequencers.due_ns)
 
     def _pass_over_refused(self, now: int, one: Subscribed, origin: Origin, info: Request) -> None:
         """Wait for no message that the manager refused, as it says of those before this one."""
         first, count = info.sequence - info.lease_ms, info.lease_ms
         if count and one.order == FIFO:
-            sequencer = self._sequencer(one, origin)
             if first == 1:
-                sequencer.begin(first)
-            self._hand_out(one, sequencer.pass_over(now, first, count))
-            self._plan(sequencer.due_ns)
-
-    def _sequencer(self, one: Subscribed, origin: Origin) -> Sequencer[Delivered]:
-        sequencer = one.sequencers.get(origin)
-        if sequencer is None:
-            sequencer = one.sequencers[origin] = Sequencer()
-            if len(one.sequencers) > ORDERED_PUBLISHERS_MAX:
-                del one.sequencers[next(iter(one.sequencers))]
-        return sequencer
+                one.sequencers.begin(origin, first)
+            self._hand_out(one, one.sequencers.pass_over(now, origin, first, count))
+            self._plan(one.sequencers.due_ns)
 
     def _hand_out(self, one: Subscribed, items: list[Delivered]) -> None:
         one.delivered += sum(len(item.payloads) for item in items)
@@ -415,9 +408,8 @@ class Client:
         for one in self._all():
             if one is not self.wild and one.due_ns <= now:
                 self._ask(now, one)
-            for sequencer in one.sequencers.values():
-                self._hand_out(one, sequencer.advance(now))
-                self._plan(sequencer.due_ns)
+            self._hand_out(one, one.sequencers.advance(now))
+            self._plan(one.sequencers.due_ns)
         for key, ending in list(self._ending.items()):
             if ending.until_ns <= now:
                 del self._ending[key]

@@ -23,6 +23,7 @@ from hubbub.limits import (
     SERVICE_EPOCH_MAX,
     SERVICE_NUMBER_MAX,
     SERVICE_PAYLOAD_BYTES_MAX,
+    SERVICES_MAX,
 )
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client
 from hubbub.protocol.rendezvous.hops import Done
@@ -173,6 +174,8 @@ class Express:
             return
         done = self._done.get(service.key)
         if done is None:
+            if len(self._done) >= SERVICES_MAX:
+                self._done.clear()  # They are made again.
             done = self._done[service.key] = self._make_done(service.key)
         hops.hop = hop = hops.hop + 1 & 0xFFFF_FFFF
         frame = seat.make_frame(SERVICE, ENVELOPE.pack(hop, *head, 0) + tail)

@@ -16,19 +16,25 @@ class Profile:
     probes: int  # each to so many members; 0: to all.
     ack_ns: int  # Until others are asked to ping it, too, and as long again until it is suspected.
     indirect: int  # So many others.
-    suspicion_ns: int  # From then until it counts as dead.
+    suspicion_ns: int  # From then until it counts as dead, at least.
     gossip_ns: int  # Between two rounds of news, while there are any.
     stable_ns: int  # So long a newcomer must have been there before it is handed services.
+    silence_ns: int = 0  # Whom a member has heard so lately, it does not say to be dead.
 
     @property
     def detection_ns(self) -> int:
         """Return how long a crash goes unnoticed at most, with some rounds of bad luck."""
-        return 5 * self.probe_ns + 3 * self.ack_ns + self.suspicion_ns + 3 * self.gossip_ns
+        suspected_ns = 5 * self.probe_ns + 3 * self.ack_ns
+        return max(suspected_ns + self.suspicion_ns, self.silence_ns) + 3 * self.gossip_ns
 
 
 FAST: Final = Profile("fast", 500 * MS, 1, 200 * MS, 3, 1500 * MS, 100 * MS, 2 * SECOND)
-# A list that is refreshed every 10 s, and a node that is dead after a minute.
-SEED: Final = Profile("seed", 10 * SECOND, 0, 2 * SECOND, 3, 46 * SECOND, 1 * SECOND, 20 * SECOND)
+# A list that is refreshed every 10 s, and a node that is dead a minute after the last sign of life
+# that anybody had who looks at it: 50 to 60 s after it stopped, and others hear of it in a second
+# or two. Who suspects it sooner, because a message is not acknowledged, only looks at it sooner.
+SEED: Final = Profile(
+    "seed", 10 * SECOND, 0, 2 * SECOND, 3, 10 * SECOND, 1 * SECOND, 20 * SECOND, 60 * SECOND
+)
 PROFILES: Final = {profile.name: profile for profile in (FAST, SEED)}
 
 

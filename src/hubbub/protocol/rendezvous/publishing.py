@@ -7,12 +7,15 @@ go as a batch, which stays one whatever becomes of it: repeated, passed on, take
 manager.
 
 Invariants: the messages under way are bounded by number and bytes, and by the window in which those
-who receive them can tell new from old.
+who receive them can tell new from old. So are the services and subjects whose numbers are known: of
+too many, those go in which nothing was published for longest, unless somebody holds them. One that
+is published in again later is counted anew, in an incarnation in which it never was.
 """
 
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -23,6 +26,7 @@ from hubbub.limits import (
     BATCH_QUIET,
     BATCH_QUIET_AT_ONCE,
     HOP_TIMEOUT,
+    LANES_MAX,
     PUBLISHES_BYTES_MAX,
     PUBLISHES_MAX,
     SECOND,
@@ -56,6 +60,7 @@ from hubbub.wire.services import (
 
 RETRY: Final = 2 * HOP_TIMEOUT
 RESULT_PATIENCE: Final = 1 * SECOND  # For what becomes of a request that was passed on.
+_LIFE_BITS: Final = (1 << 64) - 1
 _REQUESTS: Final = 1 << 62  # Requests to any one are counted from here on, apart from messages.
 Way = tuple[bytes, str]  # The key of a service, and a subject of it.
 
@@ -76,12 +81,13 @@ class Published(msgspec.Struct):
     is_over: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Lane:
     """What this node publishes in one service, on one subject of it."""
 
     key: bytes
     name: str
+    life: int  # The incarnation in which it is counted.
     subject: str = ""
     head: bytes = b""  # What is the same in all its messages,
     extra: Extra = NOTHING  # and behind them,
@@ -122,7 +128,9 @@ class Publishing:
         self.messages = 0  # Under way, or waiting to be.
         self.size_bytes = 0
         self.due_ns = NEVER
-        self._lanes: dict[Way, Lane] = {}
+        self._lanes: WeakValueDictionary[Way, Lane] = WeakValueDictionary()
+        self._kept: dict[Way, Lane] = {}  # Though nobody may hold them.
+        self._life = self.seat.life
         self.open: dict[Way, Lane] = {}  # Those in which anything is not settled.
         self.patience_ns = patience_ns
         self._batch_bytes = batch_bytes
@@ -139,8 +147,20 @@ class Publishing:
         if lane is None:
             extra = Extra(subject=subject) if subject else NOTHING
             head, tail = bytes((PUBLISH,)) + way[0], encode_extra(extra)
-            lane = self._lanes[way] = Lane(way[0], name, subject, head, extra, tail)
+            if len(self._kept) >= LANES_MAX:
+                self._make_room()
+            lane = Lane(way[0], name, self._life, subject, head, extra, tail)
+            self._lanes[way] = self._kept[way] = lane
         return lane
+
+    def _make_room(self) -> None:
+        """Let go of half of those lanes in which nothing is under way, the longest idle first."""
+        idle = [one for one in list(self._kept.items()) if one[0] not in self.open]
+        idle = sorted((one for one in idle if not one[1].waiting), key=lambda one: one[1].cut_ns)
+        for way, _ in idle[: (len(idle) + 1) // 2]:
+            self._kept.pop(way, None)
+        # Even steps: the lowest bit tells requests from messages.
+        self._life = self._life + 2 & _LIFE_BITS
 
     def has_room_in(self, lane: Lane) -> bool:
         """Tell whether one more message of a service may be under way."""
@@ -264,19 +284,21 @@ class Publishing:
 
     def _request_of(self, published: Published) -> Request:
         message = Message(PUBLISH, published.lane.key, published.rest)
-        return self.asking.make(message, published.sequence, published.flags, 0, published.extra)
+        sequence, flags = published.sequence, published.flags
+        request = self.asking.make(message, sequence, flags, 0, published.extra)
+        return request._replace(incarnation=published.lane.life)
 
     def _encode(self, published: Published, hop: int) -> bytes:
         """Make the body of a frame, as `encode_request` would of a request made for it."""
         seat, tail = self.seat, published.tail
         flags = published.flags | (LEAVING if seat.is_leaving else 0)
         envelope = ENVELOPE.pack(
-            hop, flags, 0, seat.node, seat.life, published.sequence, 0, 0, 0, len(tail)
+            hop, flags, 0, seat.node, published.lane.life, published.sequence, 0, 0, 0, len(tail)
         )
         return envelope + published.lane.head + published.rest + tail
 
     def _find(self, way: Way, sequence: int) -> Published | None:
-        lane = self._lanes.get(way)
+        lane = self.open.get(way)
         return None if lane is None else lane.among(sequence).get(sequence)
 
     def tried(self, published: Published, now: int, _: bytes, answer: Answer | None) -> None:

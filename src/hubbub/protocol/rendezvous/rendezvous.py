@@ -28,8 +28,8 @@ from hubbub.limits import (
 from hubbub.protocol.rendezvous.asking import Asking
 from hubbub.protocol.rendezvous.client import NO_ORDER, Client, Subscribed
 from hubbub.protocol.rendezvous.express import Express, Passage
+from hubbub.protocol.rendezvous.first_version import FirstVersion
 from hubbub.protocol.rendezvous.group import Ear, Group
-from hubbub.protocol.rendezvous.handover import BARE_EPOCH
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.looking import Looking
 from hubbub.protocol.rendezvous.manager import Manager
@@ -64,7 +64,7 @@ from hubbub.wire.header import (
 )
 from hubbub.wire.services import (
     ANYCAST,
-    BARE,
+    BARE_BYTES_MAX,
     BATCH,
     CHANGE_SERVICE_MANAGER,
     INFO,
@@ -75,13 +75,11 @@ from hubbub.wire.services import (
     TAKEN,
     Answer,
     Copy,
-    Extra,
     Inquiry,
     Inventory,
     Kept,
     Known,
     ListTaken,
-    Message,
     Notice,
     Query,
     Record,
@@ -97,7 +95,6 @@ from hubbub.wire.services import (
     service_key,
     split_ids,
 )
-from hubbub.wire.services import node_key as _node_key
 
 MakeView = Callable[[Seat, Placement, int, int], View]
 _PASSED_ON_MAX = 4096
@@ -146,6 +143,7 @@ class Rendezvous:
         self.client = Client(asking, self.publishing)
         self.manager.own = self.client
         self.express = Express(self.manager, self.client)
+        self.first_version = FirstVersion(self.manager, self.client, self.swim, self._follow)
         self.ear = Ear(self.seat, self.view, self.client.subscribed)
         self.looking = Looking(self.manager, self.client)
         self.is_closed = False
@@ -449,6 +447,8 @@ class Rendezvous:
             if request.origin == node and request.extra.place is None:
                 known = msgspec.structs.replace(request.extra, place=place)
                 request = request._replace(extra=known)
+            if type != PUBLISH:
+                request = self.first_version.recognise(now, request)
             answer = self.manager.take(now, request)
             if type == PUBLISH and answer.status == TAKEN:
                 self._answer_publish(now, place, answer, request.flags, len(request.message.rest))
@@ -529,39 +529,15 @@ class Rendezvous:
             self._hints.setdefault(place, set()).add(answer.manager)
 
     def _receive_bare(self, now: int, data: bytes, place: Place) -> None:
-        """Take a message of the first version; who sent it is known by its address alone."""
+        """Take a message of the first version."""
         message = decode_message(data)
         if message is None or self.is_closed:
-            self.seat.drops["short" if len(data) < HEADER_BYTES else "magic"] += 1
+            is_long = len(data) > BARE_BYTES_MAX
+            reason = "short" if len(data) < HEADER_BYTES else "size" if is_long else "magic"
+            self.seat.drops[reason] += 1
             return
-        member = self.view.at(place)
-        node = _node_key(repr(place).encode())[:12] if member is None else member.node
-        if message.type == INFO:
-            self.client.deliver_bare(now, message, node)
-        elif message.type == CHANGE_SERVICE_MANAGER:
-            self._change_bare(now, node, message)
-        else:
-            flags = BARE if member is None else 0
-            incarnation = 0 if member is None else member.incarnation
-            stamp = max(self.seat.stamp(), self.manager.stamp_after(message.key, node), incarnation)
-            request = Request(
-                0, flags, 0, node, self.seat.life, stamp, 0, 0, 0, message, Extra(place=place)
-            )
-            self.manager.take(now, request)
+        self.first_version.take(now, message, place)
         self._follow(now)
-
-    def _change_bare(self, now: int, node: bytes, message: Message) -> None:
-        manager, _ = split_ids(message.rest)
-        if manager == self.seat.node:
-            if self.view.is_closer(message.key, node, manager):
-                self.swim.note_leaving(now, node)  # Why else should it give a list away?
-                self._follow(now)
-            request = Request(0, BARE, 0, node, 0, 0, BARE_EPOCH, 0, 0, message, Extra())
-            self.manager.take_list(now, node, request)
-        else:
-            one = self.client.subscribed.get(message.key)
-            epoch = 1 if one is None else one.epoch + 1
-            self.client.manager_changed(now, message.key, node, manager, epoch)
 
     # Time.
 
@@ -634,6 +610,8 @@ class Rendezvous:
                 self.manager.absent.heard(now, member.node)
             elif news is News.WENT:
                 self.manager.absent.drop(member.node)
+            if news in (News.CAME, News.RESTARTED):
+                self.first_version.adopt(now, member)
             self.seat.events.append(MemberNews(news, member.node))
         if any(news is not News.SUSPECTED for news, _ in changes):
             self.manager.look(now)

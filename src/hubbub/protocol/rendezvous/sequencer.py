@@ -29,6 +29,9 @@ class Sequencer(Generic[Item]):
         self._waiting: dict[int, tuple[Item, int]] = {}
         self._passed_over: dict[int, int] = {}  # Under so many numbers from these nothing comes.
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def begin(self, expected: int) -> None:
         """Learn which number is the first, if none was handed out yet."""
         if self._expected is None:
@@ -98,3 +101,12 @@ class Sequencer(Generic[Item]):
         if self._waiting:
             self.due_ns = now + self._patience_ns()
         return ready
+
+    def end(self) -> tuple[list[Item], int | None]:
+        """Wait for nothing any more; return what is left, in order, and which number is next."""
+        left = sorted(self._waiting.items())
+        if left:
+            number, (_, count) = left[-1]
+            self._expected = number + count
+        self._waiting, self._passed_over, self.due_ns = {}, {}, NEVER
+        return [item for _, (item, _) in left], self._expected

@@ -74,7 +74,7 @@ class Single:
         if len(sent) >= BATCH_QUIET_AT_ONCE or track.size_bytes + size_bytes > _WINDOW_BYTES:
             return False
         hops.hop = hop = hops.hop + 1 & 0xFFFF_FFFF
-        head = _pack(hop, 0, 0, seat.node, seat.life, sequence, 0, 0, 0, len(tail))
+        head = _pack(hop, 0, 0, seat.node, lane.life, sequence, 0, 0, 0, len(tail))
         frame, place = seat.make_frame(SERVICE, head + lane.head + payload + tail), member.place
         published = under_way[sequence] = Published(
             lane, sequence, 0, payload, lane.extra, tail, 1, size_bytes, NEVER, until_ns

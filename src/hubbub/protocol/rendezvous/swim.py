@@ -16,6 +16,9 @@ import msgspec
 
 from hubbub.limits import (
     DEAD_KEPT,
+    FORMER_INTERVAL,
+    FORMER_PLACES_MAX,
+    INCARNATION_LEAD_US,
     JOIN_INTERVAL,
     MS,
     RECORDS_PER_FRAME_MAX,
@@ -81,6 +84,8 @@ class Swim:
         self._join_ns = seat.now
         self._compare_ns = seat.now + _COMPARE_INTERVAL
         self._revive_ns = seat.now + _REVIVAL_INTERVAL
+        self._former: dict[Place, None] = {}  # Where the dead were that we have forgotten;
+        self._former_ns = NEVER  # who is asked next is first.
 
     # What the others of this node tell.
 
@@ -91,13 +96,20 @@ class Swim:
             self._tell_of(now, member, State.SUSPECT)
 
     def hear_of(self, now: int, record: Record) -> None:
-        """Hear of a node by a hint."""
-        if record.host and record.node != self.seat.node:
+        """Hear of a node by what another tells of it."""
+        if not record.host or record.node == self.seat.node:
+            return
+        if not record.is_reachable:
+            self.seat.drops["place"] += 1
+        elif self._is_credible(now, record):
             self._apply(now, record, (record.host, record.port))
 
     def meet(self, now: int, node: bytes, life: int, place: Place) -> None:
-        """Hear a frame of a node that was never told of: ask it who it is."""
-        if node not in self.view.members:
+        """Hear a frame of a node; one that was never told of is asked who it is."""
+        member = self.view.members.get(node)
+        if member is not None:
+            member.heard_ns = now
+        else:
             self._apply(now, Record(node, place[0], place[1], 0, life, 0), place)
             self._ping(now, node, place)
 
@@ -149,15 +161,19 @@ class Swim:
             return
         was = self.view.members.get(node)
         death = was.record() if was is not None and was.state is State.DEAD else None
+        if not self._is_credible(now, own):
+            return
         self._apply(now, own, place)
+        self._note_life(now, node)
         if death is not None and self.view.is_present(node):
             # It may never have heard of that: its objection to the suspicion came too late.
             self._send(place, NEWS, records=[death])
         for record in told:
             if record.node == self.seat.node:
-                self._object(now, record)
-            elif record.host:
-                self._apply(now, record, (record.host, record.port))
+                if self._is_credible(now, record, leads=2):
+                    self._object(now, record)
+            else:
+                self.hear_of(now, record)
         self._answer(now, node, place, members)
         self._plan()
 
@@ -169,7 +185,7 @@ class Swim:
         if form == PING:
             self._send(place, ACK, members.number, records=wrongly)
         elif form == ACK:
-            self._take_ack(members.number, node)
+            self._take_ack(now, members.number, node)
         elif form == ASK:
             self._relay(now, place, members)
         elif form == JOIN:
@@ -183,13 +199,19 @@ class Swim:
         elif wrongly:
             self._send(place, NEWS, records=wrongly)
 
-    def _take_ack(self, number: int, node: bytes) -> None:
+    def _take_ack(self, now: int, number: int, node: bytes) -> None:
         probe = self._probes.get(number)
         if probe is not None and (probe.node == node or probe.is_indirect):
             del self._probes[number]
+            self._note_life(now, probe.node)
         relayed = self._relays.pop(number, None)
         if relayed is not None:
             self._send(relayed[0], ACK, relayed[1])
+
+    def _note_life(self, now: int, node: bytes) -> None:
+        member = self.view.members.get(node)
+        if member is not None:
+            member.heard_ns = now
 
     def _relay(self, now: int, place: Place, members: Members) -> None:
         """Ping a member for somebody whom it does not answer."""
@@ -215,8 +237,20 @@ class Swim:
         if is_older or (is_me and record.state == State.ALIVE) or not self.seat.may_manage:
             return
         self.incarnation = record.incarnation + 1
+        self.seat.stamp_above(self.incarnation)  # Requests of an earlier life are below it.
         self._news[self.seat.node] = self._retellings()
         self._gossip_ns = min(self._gossip_ns, now)
+
+    def _is_credible(self, now: int, record: Record, leads: int = 1) -> bool:
+        """Tell whether a clock may have given an incarnation; what nobody can raise is no news.
+
+        Of ourselves twice as much is believed: whatever others take, we can contradict.
+        """
+        clock_us = (now + self.seat.wall_offset_ns) // US
+        is_credible = record.incarnation <= clock_us + leads * INCARNATION_LEAD_US
+        if not is_credible:
+            self.seat.drops["incarnation"] += 1
+        return is_credible
 
     def _apply(self, now: int, record: Record, place: Place) -> None:
         news = self.view.apply(now, record, place)
@@ -237,7 +271,8 @@ class Swim:
         self._news[member.node] = self._retellings()
         self._gossip_ns = min(self._gossip_ns, now + self.profile.gossip_ns // 4)
         if member.state is State.SUSPECT:  # Also one that we hear of as such, and never knew.
-            self._suspects[member.node] = now + self.profile.suspicion_ns
+            until_ns = now + self.profile.suspicion_ns
+            self._suspects[member.node] = max(until_ns, self._silent_ns(member))
         else:
             self._suspects.pop(member.node, None)
 
@@ -263,6 +298,8 @@ class Swim:
             self._compare(now)
         if now >= self._revive_ns:
             self._revive(now)
+        if now >= self._former_ns:
+            self._ask_former(now)
         if now >= self._gossip_ns:
             self._gossip(now)
         self._plan()
@@ -274,12 +311,20 @@ class Swim:
                 self._miss(now, number, probe)
         for node, until_ns in list(self._suspects.items()):
             if until_ns <= now:
-                self._tell_of(now, self.view.members[node], State.DEAD)
+                member = self.view.members[node]
+                if self._silent_ns(member) <= now:
+                    self._tell_of(now, member, State.DEAD)
+                else:  # It was heard meanwhile.
+                    self._suspects[node] = self._silent_ns(member)
+
+    def _silent_ns(self, member: Member) -> int:
+        """Return when a member has been silent for so long that it may count as dead."""
+        return member.heard_ns + self.profile.silence_ns
 
     def _plan(self) -> None:
         self.due_ns = min(
             self._probe_ns, self._gossip_ns, self._join_ns, self._compare_ns, self._revive_ns,
-            self.view.due_ns, *(probe.due_ns for probe in self._probes.values()),
+            self._former_ns, self.view.due_ns, *(probe.due_ns for probe in self._probes.values()),
             *self._suspects.values(),
         )  # fmt: skip
 
@@ -349,13 +394,36 @@ class Swim:
         dead = []
         for member in list(self.view.members.values()):
             if not member.is_present and now - member.changed_ns > DEAD_KEPT:
-                self.view.forget(member.node)
+                self._forget(now, member)
             elif member.state is State.DEAD:
                 dead.append(member)
         if dead:
             member = self.seat.random.choice(dead)
             self.ask(member.node, member.place)
         self._relays = {} if len(self._relays) >= _RELAYS_MAX else self._relays
+
+    def _forget(self, now: int, member: Member) -> None:
+        """Let go of one who is long gone; if it is dead, remember where it was.
+
+        A network may be parted for longer than the dead are kept, with no first address across.
+        """
+        self.view.forget(member.node)
+        if member.state is State.DEAD:
+            self._former[member.place] = None
+            self._former_ns = min(self._former_ns, now + FORMER_INTERVAL)
+            if len(self._former) > FORMER_PLACES_MAX:
+                del self._former[next(iter(self._former))]
+
+    def _ask_former(self, now: int) -> None:
+        """Ask where somebody was long ago, each place in its turn."""
+        there = {member.place for member in self.view.present()}
+        self._former = {place: None for place in self._former if place not in there}
+        self._former_ns = now + FORMER_INTERVAL if self._former else NEVER
+        if self._former:
+            place = next(iter(self._former))
+            del self._former[place]
+            self._former[place] = None
+            self._send(place, JOIN)
 
     def _gossip(self, now: int) -> None:
         """Tell some what is new."""

@@ -46,7 +46,7 @@ class Member:
     """Another node."""
 
     __slots__ = (
-        "changed_ns", "incarnation", "is_settled", "life", "node", "number", "place",
+        "changed_ns", "heard_ns", "incarnation", "is_settled", "life", "node", "number", "place",
         "since_ns", "state", "weight",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class Member:
         self.weight = record.weight
         self.since_ns = now
         self.changed_ns = now
+        self.heard_ns = now  # The last sign of life.
         self.is_settled = False
 
     @property
@@ -116,8 +117,14 @@ class View:
         return None if member is None else member.place
 
     def at(self, place: Place) -> Member | None:
-        """Return who is at an address."""
-        return next((one for one in self.members.values() if one.place == place), None)
+        """Return who is at an address: who is here, else one that seems to be dead."""
+        found = None
+        for member in self.members.values():
+            if member.place == place and member.state is not State.LEFT:
+                if member.is_present:
+                    return member
+                found = member
+        return found
 
     def apply(self, now: int, record: Record, place: Place) -> News | None:
         """Take what is told of another node; None: it is known already, or old."""
@@ -139,6 +146,8 @@ class View:
             self._settled.discard(member.number)
             return _BAD_NEWS[member.state] if was_present else None
         member.place, member.life, member.weight = place, record.life, record.weight
+        if member.state is State.ALIVE:  # Only it can have said so.
+            member.heard_ns = now
         if not was_present or life != record.life:
             self._begin(now, member)
             return News.RESTARTED if was_present else News.CAME

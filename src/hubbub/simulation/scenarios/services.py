@@ -466,10 +466,14 @@ def services_seed_times(stage: Stage) -> None:
     witness = next(node for node in town.alive() if node is not victim)
     victim.crash()
     killed_ns = world.now
+    world.run_for(1 * SECOND)  # What it sent last has come.
+    views = [node.machine.view for node in town.alive()]
+    heard_ns = min(view.members[victim.id].heard_ns for view in views)
     world.run_while(
         lambda: witness.machine.view.is_present(victim.id), 2 * SEED.detection_ns, 100 * MS
     )
-    took_s = (world.now - killed_ns) / SECOND
-    world.check(40 <= took_s <= 75, f"dead after {took_s:.0f} s, not after about a minute")
+    took_s, silent_s = (world.now - killed_ns) / SECOND, (world.now - heard_ns) / SECOND
+    world.check(50 <= took_s <= 63, f"dead after {took_s:.1f} s, not after about a minute")
+    world.check(60 <= silent_s <= 63, f"dead after {silent_s:.1f} s of silence, not after 60")
     town.calm_down(names)
     town.note_counts()

@@ -1,7 +1,10 @@
 """Messages on their way to managers: alone while it is quiet, together while it is not."""
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
+
+import pytest
 
 from hubbub.limits import (
     ACK_DELAY,
@@ -15,6 +18,7 @@ from hubbub.limits import (
     PUBLISHES_MAX,
     SECOND,
 )
+from hubbub.protocol.rendezvous.client import FIFO
 from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.track import Track
 from hubbub.wire.header import ANSWER, HEADER_BYTES, SERVICE
@@ -208,3 +212,76 @@ def test_window_shrinks_with_each_loss_and_grows_with_what_arrives() -> None:
         del track.sent[1]
         track.end(1, 60_000, is_acknowledged=True)
     assert track.window_bytes == HOP_WINDOW_BYTES_MAX
+
+
+def publish_on(pair: Pair, subject: str) -> None:
+    """Publish on a subject, and wait until it is settled."""
+    assert pair.publisher.publish(pair.now, pair.name, b"x", subject=subject) is not None
+    pair.pass_time(3 * ACK_DELAY)
+    assert pair.publisher.publishing.is_settled
+
+
+def test_subjects_whose_numbers_are_known_are_bounded_and_the_longest_idle_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hubbub.protocol.rendezvous.publishing.LANES_MAX", 8)
+    pair = Pair()
+    pair.manager.subscribe(pair.now, pair.name, order=FIFO)
+    subjects = [f"/s/{number}" for number in range(8)]
+    for subject in [*subjects, "/s/0"]:  # Which is not idle any more, then.
+        publish_on(pair, subject)
+    publish_on(pair, "/s/8")
+    known = pair.publisher.publishing._lanes
+    assert len(known) <= 8
+    key = service_key(pair.name)
+    assert (key, "/s/0") in known and (key, "/s/1") not in known
+
+
+def test_subject_that_was_forgotten_is_counted_anew_and_heard_at_once_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hubbub.protocol.rendezvous.publishing.LANES_MAX", 4)
+    pair = Pair()
+    pair.manager.subscribe(pair.now, pair.name, order=FIFO)
+    for _ in range(3):
+        for number in range(9):
+            publish_on(pair, f"/s/{number}")
+    had = pair.manager.seat.deliveries
+    assert Counter(one.subject for one in had) == {f"/s/{number}": 3 for number in range(9)}
+    assert pair.manager.seat.counters["duplicates"] == 0
+
+
+def test_lane_that_somebody_holds_is_the_same_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hubbub.protocol.rendezvous.publishing.LANES_MAX", 4)
+    pair = Pair()
+    held = pair.publisher.publishing.lane(pair.name, "/held")
+    for number in range(20):
+        publish_on(pair, f"/s/{number}")
+    assert pair.publisher.publishing.lane(pair.name, "/held") is held
+    for _ in range(2):
+        pair.publisher.publish_in(pair.now, held, b"x")
+        pair.pass_time(3 * ACK_DELAY)
+    assert held.last == 2 and pair.publisher.publishing.is_settled
+    assert [one.sequence for one in pair.manager.seat.deliveries if one.subject == "/held"] == [
+        1,
+        2,
+    ]
+
+
+def test_ways_to_hear_of_what_was_passed_on_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hubbub.protocol.rendezvous.express.SERVICES_MAX", 2)
+    pair = Pair()
+    names = [f"{pair.name}-{number}" for number in range(20)]
+    others = [one for one in names if pair.publisher.manager_of(service_key(one)) == b"a" * 12]
+    assert len(others) > 2
+    for name in others:
+        pair.publisher.subscribe(pair.now, name)
+    pair.pass_time(1 * SECOND)
+    for name in others:
+        pair.publisher.publish(pair.now, name, b"x")
+        pair.pass_time(3 * ACK_DELAY)
+    assert 0 < len(pair.manager.express._done) <= 2
+    assert pair.publisher.seat.counters["duplicates"] == 0
+    assert len(pair.publisher.seat.deliveries) == len(others)
