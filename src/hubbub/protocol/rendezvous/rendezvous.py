@@ -103,7 +103,6 @@ from hubbub.wire.services import (
 from hubbub.wire.services import node_key as _node_key
 
 MakeView = Callable[[Seat, Placement, int, int], View]
-_PASSED_ON_MAX = 4096
 _QUESTIONS = 1 << 31  # To managers; questions to all nodes are numbered below.
 _QUESTIONS_MAX = 256  # That are not answered.
 
@@ -169,7 +168,6 @@ class Rendezvous:
         self._acks_ns = NEVER
         self._hurrying: set[Place] = set()  # Those whose messages wait for each other.
         self._late: deque[tuple[Place, Answer]] = deque()  # Until those behind have caught up.
-        self._passed_on: dict[tuple[bytes, int, bytes, int, bytes], None] = {}
 
     # What the shell drains.
 
@@ -534,13 +532,7 @@ class Rendezvous:
     def _take_info(self, now: int, info: Request) -> Answer:
         """Take a message, and pass it on to those below us, once."""
         if info.extra.nodes:
-            nodes = b"".join(info.extra.nodes)
-            mark = (info.origin, info.incarnation, info.message.key, info.sequence, nodes)
-            if mark not in self._passed_on:
-                self._passed_on[mark] = None
-                if len(self._passed_on) > _PASSED_ON_MAX:
-                    del self._passed_on[next(iter(self._passed_on))]
-                self.manager.pass_on(now, info)
+            self.manager.pass_on(now, info)
         return self.client.deliver(now, info)
 
     def _take_notice(self, now: int, node: bytes, notice: Notice) -> int:

@@ -5,6 +5,7 @@ any one member goes to one after the other, until one has taken it.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from hubbub.protocol.rendezvous.fanout import Branch, plan, plan_below
 from hubbub.protocol.rendezvous.listing import Line
@@ -26,6 +27,8 @@ from hubbub.wire.services import (
 )
 
 Gone = Callable[[int, bytes, bytes, int], None]  # Somebody has forgotten that it subscribed.
+Lane = tuple[bytes, int, bytes, str]  # Of whom, in which life, in which service, on what subject.
+_PASSED_ON_MAX: Final = 4096
 
 
 class Spread:
@@ -35,6 +38,7 @@ class Spread:
         self.post = post
         self.seat = post.seat
         self._gone = gone
+        self._passed_on: dict[tuple[Lane, int, bytes], None] = {}
 
     def send(self, now: int, lines: list[Line], info: Request) -> None:
         """Send a message to all subscribers but ourselves."""
@@ -57,6 +61,20 @@ class Spread:
                 self.post.send_bare(place, info.message._replace(rest=payload))
             else:  # The first version refuses a message that has none.
                 self.seat.counters["empty_for_first_version"] += 1
+
+    def is_new(self, info: Request) -> bool:
+        """Tell whether a frame is to be passed on: not when it comes again.
+
+        There may be several of one message, each of which names others.
+        """
+        lane = (info.origin, info.incarnation, info.message.key, info.extra.subject)
+        mark = (lane, info.sequence, b"".join(info.extra.nodes))
+        if mark in self._passed_on:
+            return False
+        self._passed_on[mark] = None
+        if len(self._passed_on) > _PASSED_ON_MAX:
+            del self._passed_on[next(iter(self._passed_on))]
+        return True
 
     def pass_on(self, now: int, info: Request, below: list[bytes]) -> None:
         """Pass a message on to those below us in the tree."""
