@@ -7,7 +7,7 @@ any one member goes to one after the other, until one has taken it.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hubbub.protocol.rendezvous.fanout import Branch, plan, plan_below
+from hubbub.protocol.rendezvous.fanout import Branch, cut, plan, plan_below
 from hubbub.protocol.rendezvous.listing import Line
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.seat import Place
@@ -78,15 +78,19 @@ class Spread:
 
     def pass_on(self, now: int, info: Request, below: list[bytes]) -> None:
         """Pass a message on to those below us in the tree."""
-        for branch in plan_below(below):
+        for branch in plan_below(below, is_part=bool(info.hops)):
             self._send_branch(now, branch, info)
 
     def _send_branch(self, now: int, branch: Branch, info: Request) -> None:
         node, below = branch
         place, subject = info.extra.place, info.extra.subject
-        is_plain = not below and not subject
-        extra = NOTHING if is_plain else Extra(place=place, nodes=below, subject=subject)
-        self.post.send(now, node, info._replace(extra=extra), self.done(info, below))
+        frames = cut(below)
+        hops = int(len(frames) > 1)
+        for nodes in frames:
+            is_plain = not nodes and not subject
+            extra = NOTHING if is_plain else Extra(place=place, nodes=nodes, subject=subject)
+            request = info._replace(hops=hops, extra=extra)
+            self.post.send(now, node, request, self.done(info, nodes))
 
     def done(
         self, info: Request, below: Sequence[bytes] = ()

@@ -2,6 +2,12 @@
 
 from random import Random
 
+from hubbub.limits import (
+    DIRECT_FAN_OUT,
+    SUBSCRIBERS_MAX,
+    TREE_FAN_OUT,
+    TREE_NODES_PER_FRAME,
+)
 from hubbub.protocol.rendezvous.listing import Line
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import NEVER, Place
@@ -92,3 +98,21 @@ def test_message_on_another_subject_with_the_same_number_is_passed_on() -> None:
         extra = Extra(nodes=head.nodes, subject=subject)
         assert len(head.pass_on(message(extra=extra))) == 4
         assert head.pass_on(message(extra=extra)) == []  # It came again.
+
+
+# Those who are many.
+
+
+def test_every_frame_of_a_large_tree_is_left_whole_to_the_first_that_it_names() -> None:
+    head = Head(SUBSCRIBERS_MAX)
+    frames = head.send()
+    assert len({node for node, _ in frames}) == DIRECT_FAN_OUT
+    assert reached(frames) == head.nodes
+    first = frames[0][0]
+    parts = [info for node, info in frames if node == first]
+    assert 1 < len(parts) <= TREE_FAN_OUT
+    for info in parts:
+        [(node, passed)] = head.pass_on(info)
+        assert [node, *passed.extra.nodes] == info.extra.nodes
+        assert len(info.extra.nodes) <= TREE_NODES_PER_FRAME
+        assert not passed.hops
