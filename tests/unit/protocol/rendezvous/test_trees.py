@@ -2,8 +2,13 @@
 
 from random import Random
 
+import pytest
+
 from hubbub.limits import (
     DIRECT_FAN_OUT,
+    HOP_TIMEOUT,
+    HOP_WINDOW_BYTES_MAX,
+    MS,
     SUBSCRIBERS_MAX,
     TREE_FAN_OUT,
     TREE_NODES_PER_FRAME,
@@ -92,6 +97,97 @@ def reached(frames: list[tuple[bytes, Request]]) -> list[bytes]:
     )
 
 
+# Those who are late.
+
+
+def test_those_below_one_that_is_late_are_left_to_the_next_of_them_once() -> None:
+    head = Head(100)
+    frames = head.send()
+    late, info = frames[3]
+    head.acknowledge(frames, but=late)
+    assert head.wait(HOP_TIMEOUT - 1) == []
+    again = head.wait(1)
+    follower, *rest = info.extra.nodes
+    assert sorted((node, one.extra.nodes) for node, one in again) == sorted(
+        [(late, info.extra.nodes), (follower, rest)]
+    )
+    head.acknowledge(again, but=late)
+    while head.machine.hops.tracks:  # Also when it is given up.
+        assert {node for node, _ in head.wait(HOP_TIMEOUT)} <= {late}
+    assert head.machine.seat.counters["branches_repaired"] == 1
+
+
+def test_nothing_is_added_where_all_acknowledge_in_time() -> None:
+    head = Head(100)
+    frames = head.send()
+    head.now += HOP_TIMEOUT - 1
+    head.acknowledge(frames)
+    assert head.wait(1) == []
+    assert head.send(2) and head.machine.seat.counters["branches_repaired"] == 0
+
+
+def test_who_acknowledges_nothing_is_to_pass_nothing_on_until_it_does() -> None:
+    head = Head(100)
+    frames = head.send()
+    late = frames[0][0]
+    head.acknowledge(frames, but=late)
+    head.acknowledge(head.wait(HOP_TIMEOUT), but=late)
+    following = head.send(2)
+    assert late not in {node for node, _ in following}
+    assert reached(following) == sorted(head.nodes)
+    head.acknowledge(following)
+    head.acknowledge(frames[:1])
+    assert late in {node for node, _ in head.send(3)}
+
+
+def test_one_frame_that_is_lost_among_many_does_not_make_a_node_silent() -> None:
+    head = Head(100)
+    frames = head.send()
+    head.acknowledge(frames[1:])
+    head.now += HOP_TIMEOUT // 2
+    head.acknowledge(head.send(2))
+    assert len(head.wait(HOP_TIMEOUT // 2)) == 2
+    assert not head.machine.hops.silent
+
+
+def test_what_waits_for_a_node_that_acknowledges_nothing_goes_round_it_too() -> None:
+    head = Head(100)
+    payload, late = bytes(HOP_WINDOW_BYTES_MAX // 4), head.nodes[0]
+    for sequence in range(1, 11):
+        head.acknowledge(head.send(sequence, payload), but=late)
+    below = head.nodes[8::8]
+    passed, frames = [], head.wait(HOP_TIMEOUT)
+    while frames:
+        passed += [info for node, info in frames if node == below[0]]
+        head.acknowledge(frames, but=late)  # There is no room for all of them at once.
+        frames = [frame for frame in head.take_out() if frame[0] != late]
+    assert [info.sequence for info in passed] == list(range(1, 11))
+    assert all(info.extra.nodes == below[1:] for info in passed)
+
+
+def test_follower_that_is_late_is_followed_by_the_next() -> None:
+    head = Head(100)
+    frames = head.send()
+    late, info = frames[0]
+    head.acknowledge(frames[1:])
+    for _ in range(3):
+        head.wait(HOP_TIMEOUT)
+    assert next(node for node, _ in head.send(2)) not in {late, *info.extra.nodes[:3]}
+    counters = head.machine.seat.counters
+    assert counters["branches_repaired"] == 3
+
+
+@pytest.mark.parametrize("is_part", [0, 1])
+def test_nodes_that_are_named_twice_or_that_nobody_knows_are_no_harm(is_part: int) -> None:
+    head = Head(4)
+    strangers = [name(number) for number in range(1000, 1700)]
+    nodes = [*strangers, *head.nodes, *head.nodes, *strangers]
+    frames = head.pass_on(message(extra=Extra(nodes=nodes))._replace(hops=is_part))
+    assert set(head.nodes) <= set(reached(frames))
+    for _ in range(20):
+        assert len(head.wait(HOP_TIMEOUT)) < 20 * TREE_FAN_OUT
+
+
 def test_message_on_another_subject_with_the_same_number_is_passed_on() -> None:
     head = Head(4)
     for subject in ("/a", "/b"):
@@ -116,3 +212,15 @@ def test_every_frame_of_a_large_tree_is_left_whole_to_the_first_that_it_names() 
         assert [node, *passed.extra.nodes] == info.extra.nodes
         assert len(info.extra.nodes) <= TREE_NODES_PER_FRAME
         assert not passed.hops
+
+
+def test_all_frames_of_one_that_is_late_go_to_the_same_follower() -> None:
+    head = Head(4000)
+    frames = head.send()
+    late = frames[0][0]
+    head.acknowledge(frames, but=late)
+    again = head.wait(HOP_TIMEOUT)
+    assert len({node for node, _ in again} - {late}) == 1
+    lost = {node for one, info in frames if one == late for node in info.extra.nodes}
+    assert set(reached(again)) == lost | {late}
+    assert head.wait(MS) == []
