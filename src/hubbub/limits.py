@@ -176,8 +176,8 @@ HAND_OVER_PATIENCE: Final = 2 * SECOND
 HAND_OVER_RETRY: Final = 500 * MS
 FORWARDER_GRACE: Final = 20 * SECOND  # Twice the time in which views are refreshed.
 DIRECT_FAN_OUT: Final = 32  # More subscribers than this are served by a tree,
-TREE_FAN_OUT: Final = 8  # in which each node serves so many,
-TREE_NODES_PER_FRAME: Final = 80  # unless more than these would stand in one frame.
+TREE_FAN_OUT: Final = 8  # in which each node serves so many; the manager more, but not above that,
+TREE_NODES_PER_FRAME: Final = 80  # if there are more than so many for each frame to name.
 # Where so many hear the group of the services, they are sent a message together. To fewer it saves
 # too little for what it costs others, who hear it, too.
 GROUP_MIN: Final = 3

@@ -22,3 +22,10 @@ def test_crowd_is_served_before_and_after_all_managers_died() -> None:
     # A subscription is a request and an answer; a message as much for each who gets it.
     assert work.frames["SERVICE"] < 6 * NODES
     assert work.frames["ANSWER"] <= work.frames["SERVICE"] + work.frames["NOTICE"]
+
+
+def test_service_with_thousands_of_subscribers_keeps_the_bound_of_its_manager() -> None:
+    crowd = Crowd(2700, 1)  # More than one frame for each whom the manager sends to can name.
+    crowd.subscribe()
+    crowd.publish()
+    assert crowd.fan_out_max == DIRECT_FAN_OUT

@@ -22,6 +22,7 @@ ONLY = {
     "gateway_parallel": 0,
     "services_crowd": 0,
     "services_tree": 0,
+    "services_tree_slow": 0,
     "services_join": 0,
     "services_leave": 0,
     "services_managers_crash": 0,

@@ -20,7 +20,7 @@ from hubbub.protocol.rendezvous.seat import allow_everything
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.protocol.rendezvous.service import Service
-from hubbub.protocol.rendezvous.spread import Spread
+from hubbub.protocol.rendezvous.spread import Charge, Spread
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import Member, View
 from hubbub.simulation.bugs import Method, bug
@@ -230,10 +230,35 @@ def nothing_repeated(sound: Method) -> Method:
     return advance
 
 
-@bug(Spread, "done", "services_tree", seed=2)
+@bug(Charge, "go_round", "services_tree", seed=2)
 def dead_branch_not_repaired(sound: Method) -> Method:
     """Leave those alone who are below a node that does not answer."""
-    return lambda self, info, below=(): lambda now, node, answer: None
+    return lambda self, now, node: None
+
+
+@bug(Hops, "_miss", "services_tree_slow")
+def late_forwarder_waited_for(sound: Method) -> Method:
+    """Go round who passes messages on only when it is given up."""
+    return lambda self, now, node, track, sent: None
+
+
+@bug(Spread, "order", "services_tree_slow")
+def silent_forwarder_chosen_again(sound: Method) -> Method:
+    """Let those pass messages on who acknowledged none of the last ones."""
+    return lambda self, nodes: nodes
+
+
+@bug(Charge, "go_round", "services_tree_slow")
+def late_branch_served_straight(sound: Method) -> Method:
+    """Send a message to all who are below one that is late, instead of to one of them."""
+
+    def go_round(self: Charge, now: int, node: bytes) -> None:
+        below, self.below = self.below, []
+        for one in below:
+            charge = Charge(self._spread, self.info, [], {}, is_part=False)
+            self._spread.leave_to(now, one, charge)
+
+    return go_round
 
 
 @bug(Sequencer, "push", "services_order", seed=4)

@@ -5,7 +5,7 @@ membership: managers, lists, trees and hand-over are the real machines, one set 
 is known to all at once, after the time that pings and news would take.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from heapq import nsmallest
 from random import Random
@@ -70,7 +70,7 @@ class Crowd:
         self.machines: dict[bytes, Rendezvous] = {}
         self._at: dict[Place, Rendezvous] = {}
         self._ranks: dict[tuple[bytes, int], list[bytes]] = {}
-        self._sent: Counter[tuple[bytes, bytes]] = Counter()
+        self._sent: dict[tuple[bytes, bytes], set[Place]] = defaultdict(set)
         self._wakes: dict[bytes, int] = {}
         for number in range(nodes):
             self._open(number)
@@ -109,7 +109,7 @@ class Crowd:
             kind = frame[_KIND_OFFSET]
             self.frames[KIND_NAMES[kind]] += 1
             if kind == SERVICE:
-                self._count(node, frame)
+                self._count(node, place, frame)
             world.after(_DELAY_NS, self._arrive, place, frame, self.members[node].place)
         for one in machine.seat.deliveries:
             self.delivered[node, one.payload] += 1
@@ -121,12 +121,12 @@ class Crowd:
             self._wakes[node] = due_ns
             world.at(due_ns, self._wake, node, due_ns)
 
-    def _count(self, node: bytes, frame: bytes) -> None:
-        """Count to how many a node sends one message."""
+    def _count(self, node: bytes, place: Place, frame: bytes) -> None:
+        """Note to whom a node sends one message."""
         request = decode_request(frame[HEADER_BYTES:])
         assert request is not None
         if request.message.type == INFO:
-            self._sent[node, request.message.rest] += 1
+            self._sent[node, request.message.rest].add(place)
 
     def _arrive(self, place: Place, frame: bytes, source: Place) -> None:
         machine = self._at.get(place)
@@ -176,7 +176,7 @@ class Crowd:
     @property
     def fan_out_max(self) -> int:
         """Return to how many nodes one has sent one message at most."""
-        return max(self._sent.values(), default=0)
+        return max(map(len, self._sent.values()), default=0)
 
     def kill_managers(self) -> float:
         """Kill all managers at once; return how long lists were incomplete once that was known."""

@@ -86,7 +86,7 @@ class Absent:
             self.due_ns = min(self.due_ns, box.until_ns)
         # For whom else it was to be passed on, somebody else has done so.
         extra = Extra(subject=info.extra.subject) if info.extra.subject else NOTHING
-        info = info._replace(flags=info.flags & (BATCH | RETAIN), extra=extra)
+        info = info._replace(flags=info.flags & (BATCH | RETAIN), hops=0, extra=extra)
         size_bytes = ENVELOPE_BYTES + len(info.message.rest)
         is_full = (
             box.size_bytes + size_bytes > ABSENT_NODE_BYTES_MAX

@@ -48,10 +48,13 @@ class Hops:
         self._lose = lose  # Told of each frame that a node did not acknowledge.
         # Told who did not acknowledge what went to several together; set by who sends it so.
         self.missed: Callable[[int, bytes], None] = lambda now, node: None
+        # Told which frame a node is late with; by what was to be done about it.
+        self.late: Callable[[int, bytes, Done], None] = lambda now, node, done: None
         self.hop = seat.random.getrandbits(31)
         self._timers: list[tuple[int, bytes]] = []  # One a node, of its frame that is due first.
         self.tracks: dict[bytes, Track[_Sent]] = {}
         self.crowded: set[bytes] = set()  # Those for whom something waits.
+        self.silent: set[bytes] = set()  # Those who are late, and acknowledge nothing.
 
     @property
     def due_ns(self) -> int:
@@ -157,6 +160,8 @@ class Hops:
         track.end(now, len(sent.frame), is_acknowledged=is_acknowledged)
         if is_acknowledged:
             track.answered(hop, now - sent.first_ns, sent.tries)
+            if self.silent:
+                self.silent.discard(node)
         if track.waiting:
             due_ns = now + track.timeout_ns
             while (following := track.pop_next()) is not None:
@@ -167,18 +172,15 @@ class Hops:
 
     def unacknowledged(self) -> list[tuple[bytes, bytes]]:
         """Return the frames that are open, and for which nodes."""
-        return [
-            (node, sent.frame)
-            for node, track in self.tracks.items()
-            for sent in [*track.sent.values(), *(sent for sent, _ in track.waiting)]
-        ]
+        return [(node, sent.frame) for node, track in self.tracks.items() for sent in track.open]
 
     def forget(self, now: int, node: bytes) -> None:
         """Give up all that was for a node that is gone."""
         track = self.tracks.pop(node, None)
         self.crowded.discard(node)
+        self.silent.discard(node)
         if track is not None:
-            for sent in [*track.sent.values(), *(sent for sent, _ in track.waiting)]:
+            for sent in track.open:
                 self._lose(now, node, sent.frame)
                 sent.done(now, node, None)
 
@@ -207,12 +209,23 @@ class Hops:
         if not sent.tries:
             self.missed(now, node)
             sent = sent._replace(first_ns=now)
+        else:
+            self._miss(now, node, track, sent)
         self.seat.counters["repeated"] += 1
         track.repeat()
         due_ns = now + min(track.timeout_ns << sent.tries, _REPEAT_MAX)
         again = sent._replace(tries=sent.tries + 1, due_ns=due_ns)
         track.sent[sent.hop] = again
         self._put_out(node, track, again)
+
+    def _miss(self, now: int, node: bytes, track: Track[_Sent], sent: _Sent) -> None:
+        """Tell that a node is late with a frame; with all, if it acknowledges none of them."""
+        frames = [sent]
+        if now - track.progress_ns >= track.timeout_ns and node not in self.silent:
+            self.silent.add(node)
+            frames = track.open
+        for one in frames:
+            self.late(now, node, one.done)
 
     def _plan(self, node: bytes, track: Track[_Sent]) -> None:
         """Look after the frames of a node again when the next of them is due; forget an idle one.
@@ -225,6 +238,7 @@ class Hops:
         if not track.sent:
             assert not track.waiting
             del self.tracks[node]
+            self.silent.discard(node)
             return
         due_ns = min(sent.due_ns for sent in track.sent.values())
         if due_ns < track.due_ns:

@@ -398,6 +398,8 @@ class Manager:
 
     def pass_on(self, now: int, info: Request) -> None:
         """Pass a message on to those below us in a tree; keep it for those who are not there."""
+        if not self.spread.is_new(info):
+            return
         for node in info.extra.nodes:
             if self.view.is_dead(node):
                 self.absent.keep(now, node, info)

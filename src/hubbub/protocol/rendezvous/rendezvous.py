@@ -97,7 +97,6 @@ from hubbub.wire.services import (
 )
 
 MakeView = Callable[[Seat, Placement, int, int], View]
-_PASSED_ON_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,6 @@ class Rendezvous:
         self._acks_ns = NEVER
         self._hurrying: set[Place] = set()  # Those whose messages wait for each other.
         self._late: deque[tuple[Place, Answer]] = deque()  # Until those behind have caught up.
-        self._passed_on: dict[tuple[bytes, int, bytes, int, bytes], None] = {}
 
     # What the shell drains.
 
@@ -474,13 +472,7 @@ class Rendezvous:
     def _take_info(self, now: int, info: Request) -> Answer:
         """Take a message, and pass it on to those below us, once."""
         if info.extra.nodes:
-            nodes = b"".join(info.extra.nodes)
-            mark = (info.origin, info.incarnation, info.message.key, info.sequence, nodes)
-            if mark not in self._passed_on:
-                self._passed_on[mark] = None
-                if len(self._passed_on) > _PASSED_ON_MAX:
-                    del self._passed_on[next(iter(self._passed_on))]
-                self.manager.pass_on(now, info)
+            self.manager.pass_on(now, info)
         return self.client.deliver(now, info)
 
     def _take_notice(self, now: int, node: bytes, notice: Notice) -> int:

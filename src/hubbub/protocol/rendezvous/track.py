@@ -47,6 +47,11 @@ class Track(Generic[Frame]):
         self._spread_ns = 0
         self._doubted: dict[int, int] = {}  # Repeated and answered once: when, after the first.
 
+    @property
+    def open(self) -> list[Frame]:
+        """Return all that is not acknowledged, the oldest first."""
+        return [*self.sent.values(), *(frame for frame, _ in self.waiting)]
+
     def has_room(self, size_bytes: int) -> bool:
         """Tell whether a frame of this size may go out."""
         if self.waiting or len(self.sent) >= HOP_WINDOW:

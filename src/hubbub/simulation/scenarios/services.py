@@ -344,7 +344,6 @@ def services_tree(stage: Stage) -> None:
     town = Town(stage)
     nodes = town.open_subscribed(random.randint(40, 120), "news")
     town.check_calm(["news"])
-    town.watch.fan_out_max = 1000  # Who goes round the dead serves those below them.
     manager = town.closest("news")
     others = [node for node in nodes if node is not manager]
     for victim in random.sample(others, 3):

@@ -1,6 +1,6 @@
 """Services with other placements, slow subscribers, policies, and nodes of the first version."""
 
-from hubbub.limits import ABSENCE, MS, SECOND, SERVICE_LEASE
+from hubbub.limits import ABSENCE, HOP_TIMEOUT, MS, SECOND, SERVICE_LEASE, TREE_FAN_OUT
 from hubbub.protocol.burst import Address
 from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER
 from hubbub.protocol.rendezvous.placement import PLACEMENTS
@@ -73,6 +73,41 @@ def services_slow(stage: Stage) -> None:
         town.check_complete(sent, [node])
     world.run_for(4 * SECOND)
     town.calm_down([_NAME])
+
+
+@scenario
+def services_tree_slow(stage: Stage) -> None:
+    """Stop some who pass messages on: those below them hardly wait, and nobody serves too many."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_subscribed(random.randint(40, 80), _NAME)
+    manager = town.closest(_NAME)
+    listing = manager.machine.manager.services[_key()].listing
+    heads = [line.node for line in listing if line.node != manager.id][:TREE_FAN_OUT]
+    slow = random.sample([node for node in nodes if node.id in heads], random.randint(1, 3))
+    publisher = random.choice([node for node in nodes if node not in slow])
+    # One more for each that is late.
+    town.watch.fan_out_max = TREE_FAN_OUT + len(slow)
+    for node in slow:
+        node.stop_for(random.randrange(500 * MS, 2 * SECOND))
+    start_ns = world.now
+    sent = feed(town, publisher, _NAME, 100, random.choice([2, 10, 20]) * MS)
+    world.run_for(6 * SECOND)
+    _check_prompt(town, [node for node in nodes if node not in slow], start_ns)
+    town.check_complete(sent, nodes)
+    town.calm_down([_NAME])
+    town.note_counts()
+
+
+def _check_prompt(town: Town, nodes: list[ServiceNode], since_ns: int) -> None:
+    """Check that nobody waits for others longer than it takes to see that they are late."""
+    for node in nodes:
+        for heard in node.heard[_NAME]:
+            published_ns = town.published[heard.delivered.payload][0]
+            is_known = published_ns >= since_ns + 2 * HOP_TIMEOUT
+            bound_ns = 20 * MS if is_known else HOP_TIMEOUT + 20 * MS
+            late_ns = heard.true_ns - published_ns
+            town.world.check(late_ns < bound_ns, f"{node} waited {late_ns / MS:.0f} ms for another")
 
 
 @scenario

@@ -20,10 +20,12 @@ from hubbub.limits import (
     SEEN_PUBLISHERS_MAX,
     SEEN_WINDOW,
     SERVICE_LEASE,
+    SUBSCRIBERS_MAX,
     TREE_FAN_OUT,
+    TREE_NODES_PER_FRAME,
 )
 from hubbub.protocol.rendezvous.doubts import Doubts
-from hubbub.protocol.rendezvous.fanout import plan, plan_below
+from hubbub.protocol.rendezvous.fanout import cut, plan, plan_below
 from hubbub.protocol.rendezvous.hops import Hops
 from hubbub.protocol.rendezvous.listing import Listing
 from hubbub.protocol.rendezvous.placement import (
@@ -239,18 +241,25 @@ def test_item_with_several_numbers_stands_for_all_of_them() -> None:
 # Trees.
 
 
-@pytest.mark.parametrize("count", [0, 1, 32, 33, 100, 500, 2000])
+@pytest.mark.parametrize(
+    "count", [0, 1, 32, 33, 100, 500, 2000, 2592, 2593, 3000, 10_000, SUBSCRIBERS_MAX]
+)
 def test_everybody_is_reached_once_and_nobody_serves_too_many(count: int) -> None:
+    nodes = [number.to_bytes(12, "big") for number in range(count)]
     reached: list[bytes] = []
-    waiting = plan(NODES[:count])
+    waiting = plan(nodes)
     assert len(waiting) <= DIRECT_FAN_OUT
     while waiting:
         node, below = waiting.pop()
         reached.append(node)
-        branches = plan_below(below)
+        frames = cut(below)
+        assert max(map(len, frames)) <= TREE_NODES_PER_FRAME
+        branches = [
+            branch for frame in frames for branch in plan_below(frame, is_part=len(frames) > 1)
+        ]
         assert len(branches) <= TREE_FAN_OUT
         waiting.extend(branches)
-    assert sorted(reached) == sorted(NODES[:count])
+    assert sorted(reached) == nodes
 
 
 # Placement and profiles.
