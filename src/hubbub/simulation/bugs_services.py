@@ -1,11 +1,12 @@
 """Planted bugs of services, some of them those of the systems that these were first built in."""
 
+from hashlib import sha1
 from typing import Any
 
 import msgspec
 
 from hubbub.limits import SECOND
-from hubbub.protocol.rendezvous import spread
+from hubbub.protocol.rendezvous import client, spread
 from hubbub.protocol.rendezvous.absent import Absent
 from hubbub.protocol.rendezvous.client import TOTAL, Client, Subscribed
 from hubbub.protocol.rendezvous.copies import Copies
@@ -476,3 +477,13 @@ def parted_for_ever(sound: Method) -> Method:
         self.seeds = []
 
     return revive
+
+
+@bug(client, "service_key", "defect_names_in_other_charsets", by="(H2)")
+def name_hashed_as_typed(sound: Method) -> Method:
+    """Make the key of a service of whatever signs its name was typed in."""
+
+    def service_key(name: str) -> bytes:
+        return sha1(name.encode(), usedforsecurity=False).digest()
+
+    return service_key
