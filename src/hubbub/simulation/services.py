@@ -372,9 +372,13 @@ class Town:
 
     @property
     def convergence_ns(self) -> int:
-        """Return the time after the last change by which all is as it should be."""
-        profile = self.options.profile
-        return profile.detection_ns + profile.stable_ns + SERVICE_LEASE // 3 + 5 * SECOND
+        """Return the time after the last change by which all is as it should be.
+
+        T_conv = T_detect + 2 rounds of gossip + 1 refresh of a lease, which comes up to a tenth
+        late. What was parted needs no more: it is found again sooner than a death is noticed.
+        """
+        profile, refresh_ns = self.options.profile, SERVICE_LEASE // 3
+        return profile.detection_ns + 2 * profile.gossip_ns + refresh_ns + refresh_ns // 10
 
     def settle(
         self, names: list[str], among: Iterable[ServiceNode] | None = None,

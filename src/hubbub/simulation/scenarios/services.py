@@ -309,7 +309,7 @@ def services_partition(stage: Stage) -> None:
         node.toggle(name)
     world.run_for(random.randrange(2 * SECOND))
     stage.network.unblock()
-    town.settle(names, limit_ns=town.convergence_ns + 10 * SECOND, promise=" (H15)")
+    town.settle(names, promise=" (H15)")
     town.check_calm(names)
     town.note_counts()
 
