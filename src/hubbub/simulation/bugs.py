@@ -49,18 +49,19 @@ class Bug:
     make: Callable[[Method], Method]
     scenario: str
     seed: int  # One that finds it soon: there a test begins.
+    by: str  # Which promise is seen to be broken; empty: any.
 
 
 BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    owner: Any, method: str, scenario: str, seed: int = 0
+    owner: Any, method: str, scenario: str, seed: int = 0, by: str = ""
 ) -> Callable[[Callable[[Method], Method]], None]:
     """Enter a bug under the name of the function that makes it."""
 
     def enter(make: Callable[[Method], Method]) -> None:
-        BUGS[make.__name__] = Bug(owner, method, make, scenario, seed)
+        BUGS[make.__name__] = Bug(owner, method, make, scenario, seed, by)
 
     return enter
 

@@ -1,13 +1,17 @@
 """Planted bugs of services, some of them those of the systems that these were first built in."""
 
+from hashlib import sha1
 from typing import Any
 
 import msgspec
 
+from hubbub.limits import SECOND
+from hubbub.protocol.rendezvous import client, spread
 from hubbub.protocol.rendezvous.absent import Absent
-from hubbub.protocol.rendezvous.client import Client
+from hubbub.protocol.rendezvous.client import TOTAL, Client, Subscribed
 from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.everywhere import Everywhere
+from hubbub.protocol.rendezvous.fanout import Branch
 from hubbub.protocol.rendezvous.group import Ear, Group
 from hubbub.protocol.rendezvous.handover import HandOvers
 from hubbub.protocol.rendezvous.hops import Hops
@@ -16,8 +20,9 @@ from hubbub.protocol.rendezvous.manager import Manager
 from hubbub.protocol.rendezvous.placement import XorPlacement
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.publishing import Lane, Publishing
-from hubbub.protocol.rendezvous.seat import allow_everything
-from hubbub.protocol.rendezvous.seen import Seen
+from hubbub.protocol.rendezvous.roles import Happening
+from hubbub.protocol.rendezvous.seat import Delivered, Place, allow_everything
+from hubbub.protocol.rendezvous.seen import Origin, Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.protocol.rendezvous.service import Service
 from hubbub.protocol.rendezvous.spread import Charge, Spread
@@ -174,7 +179,7 @@ def subjects_counted_together(sound: Method) -> Method:
     return lambda self, origin, first, count: sound(self, origin[:2], first, count)
 
 
-@bug(HandOvers, "take", "services_join", seed=2)
+@bug(HandOvers, "take", "services_join", seed=2, by="at once (H2)")
 def list_handed_over_in_part(sound: Method) -> Method:
     """Take half of a list for all of it: the rest is back with its next renewal, and has missed."""
 
@@ -186,7 +191,7 @@ def list_handed_over_in_part(sound: Method) -> Method:
     return take
 
 
-@bug(Copies, "update", "services_kept", seed=4)
+@bug(Copies, "update", "services_managers_crash", by="(H12)")
 def no_copies(sound: Method) -> Method:
     """Keep the list to oneself."""
 
@@ -398,3 +403,112 @@ def own_message_heard_in_the_group(sound: Method) -> Method:
 def policy_not_asked_about_the_group(sound: Method) -> Method:
     """Tell everybody in the group what a policy lets some hear."""
     return lambda self, targets: len(targets) > 2
+
+
+# One for each promise that the others break only together with another one.
+
+
+@bug(Listing, "subscribe", "services_calm", by="(H2)")
+def subscriber_acknowledged_and_not_entered(sound: Method) -> Method:
+    """Tell the fourth subscriber, and all who come later, that they are on the list."""
+
+    def subscribe(
+        self: Listing, now: int, node: bytes, stamp: int, flags: int, place: Place | None,
+        lease_ns: int, patterns: Any = (),
+    ) -> tuple[int, bool]:  # fmt: skip
+        if self.count > 2 and node not in self.lines:
+            return TAKEN, False
+        status: tuple[int, bool] = sound(self, now, node, stamp, flags, place, lease_ns, patterns)
+        return status
+
+    return subscribe
+
+
+@bug(Seen, "take", "services_calm", by="(H5)")
+def message_of_a_stranger_not_taken(sound: Method) -> Method:
+    """Take the first message of a publisher for one that has come already."""
+
+    def take(self: Seen, origin: Origin, first: int, count: int) -> int:
+        is_stranger = origin not in self._heard
+        new: int = sound(self, origin, first, count)
+        return 0 if is_stranger else new
+
+    return take
+
+
+@bug(Client, "_put_in_order", "services_order", by="in total (H8)")
+def total_order_by_arrival(sound: Method) -> Method:
+    """Put the messages of each publisher in order, and those of all as they come."""
+
+    def put(self: Client, now: int, one: Subscribed, delivered: Delivered) -> None:
+        if one.order == TOTAL:
+            self._hand_out(one, [delivered])
+        else:
+            sound(self, now, one, delivered)
+
+    return put
+
+
+@bug(Manager, "_take_over", "services_managers_crash", by="as managing (H10)")
+def epoch_goes_back_at_a_take_over(sound: Method) -> Method:
+    """Count one back, not on, when the manager has died."""
+
+    def take_over(self: Manager, now: int, service: Service, happening: Happening) -> None:
+        epoch = service.epoch
+        sound(self, now, service, happening)
+        service.epoch = max(0, epoch - 1)
+
+    return take_over
+
+
+@bug(Client, "unsubscribe", "services_churn", by="(H11)")
+def end_not_minded(sound: Method) -> Method:
+    """Go on handing out what comes, whatever the application has ended."""
+
+    def unsubscribe(self: Client, now: int, key: bytes) -> None:
+        self.seat.counters["ends_not_minded"] += 1
+
+    return unsubscribe
+
+
+@bug(Publishing, "members_changed", "services_managers_crash", by="(H12)")
+def publisher_in_no_hurry(sound: Method) -> Method:
+    """Ask again only some seconds after it is known that a manager has died."""
+
+    def members_changed(self: Publishing, now: int) -> None:
+        for lane in self.open.values():
+            for published in lane.list_open():
+                published.due_ns = self._plan(now + 3 * SECOND)
+
+    return members_changed
+
+
+@bug(spread, "plan", "services_tree", by="sends a message to")
+def star_for_any_number(sound: Method) -> Method:
+    """Send to all subscribers oneself, however many they are."""
+
+    def plan(nodes: list[bytes]) -> list[Branch]:
+        return [(node, []) for node in nodes]
+
+    return plan
+
+
+@bug(Swim, "_revive", "services_partition", by="(H15)")
+def parted_for_ever(sound: Method) -> Method:
+    """Never ask again who is dead, nor at the addresses that were given."""
+
+    def revive(self: Swim, now: int) -> None:
+        self._revive_ns = now + 2 * SECOND
+        self.seeds = []
+
+    return revive
+
+
+@bug(client, "service_key", "defect_names_in_other_charsets", by="(H2)")
+def name_hashed_as_typed(sound: Method) -> Method:
+    """Make the key of a service of whatever signs its name was typed in."""
+
+    def service_key(name: str) -> bytes:
+        return sha1(name.encode(), usedforsecurity=False).digest()
+
+    return service_key

@@ -1,7 +1,7 @@
 """What is watched at every step of a run of services: promises that hold at all times."""
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hubbub.limits import (
     DIRECT_FAN_OUT,
@@ -15,7 +15,10 @@ from hubbub.limits import (
     TREE_FAN_OUT,
 )
 from hubbub.protocol.burst import Address
+from hubbub.protocol.rendezvous.listing import Line
+from hubbub.protocol.rendezvous.roles import Role
 from hubbub.protocol.rendezvous.seat import Delivered
+from hubbub.protocol.rendezvous.service import HandOver, Service
 from hubbub.simulation.world import World
 from hubbub.wire.header import HEADER_BYTES, MAGIC, SERVICE
 from hubbub.wire.services import (
@@ -37,12 +40,29 @@ if TYPE_CHECKING:
 _MAGIC = MAGIC.to_bytes(2, "big")
 _KIND_OFFSET = 3
 _NO_EPOCHS: dict[bytes, int] = {}
+_NOTHING_KNOWN: dict[bytes, "Known"] = {}
 Lane = tuple[bytes, int, bytes, str]  # Of whom, in which life, in which service, on what subject.
 _REQUESTS = (SUBSCRIBE_SERVICE, UNSUBSCRIBE_SERVICE, PUBLISH)
 
 
+class Begun(NamedTuple):
+    """A hand-over that was begun: to whom, and who was on the list then."""
+
+    hand_over: HandOver
+    taker: "ServiceNode | None"
+    lines: list[Line]
+
+
+class Known(NamedTuple):
+    """What a node knew of a service when it was looked at last."""
+
+    service: Service
+    epoch: int
+    begun: Begun | None
+
+
 class Watch:
-    """Looks at every frame, every delivery and every epoch."""
+    """Looks at every frame, every delivery, every epoch and every list that is handed over."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -52,6 +72,7 @@ class Watch:
         self.infos = 0  # Messages that were sent to subscribers, frame by frame.
         self._had: set[tuple[int, bytes]] = set()
         self._epochs: dict[int, dict[bytes, int]] = {}
+        self._known: dict[int, dict[bytes, Known]] = {}
         self._sent: dict[tuple[int, Lane, int], set[Address]] = defaultdict(set)
 
     def delivered(self, node: "ServiceNode", one: Delivered) -> None:
@@ -66,10 +87,22 @@ class Watch:
         world.check(is_wanted, f"{node} had a message of {one.name} after its end (H11)")
 
     def look(self, node: "ServiceNode") -> None:
-        """Check what a node knows: epochs and bounds."""
+        """Check what a node knows: epochs, lists and bounds."""
+        self._look_at_subscriptions(node)
+        self._look_at_services(node)
         machine, check = node.machine, self.world.check
+        publishing = machine.publishing
+        check(publishing.messages <= PUBLISHES_MAX, "too many messages under way (H13)")
+        check(publishing.messages >= 0 <= publishing.size_bytes, "ended twice (H13)")
+        for track in machine.hops.tracks.values():
+            if track.sent or track.waiting:
+                check(not track.is_overfull, "too many frames wait for one node (H13)")
+                check(len(track.sent) <= HOP_WINDOW, "too many frames on their way (H13)")
+
+    def _look_at_subscriptions(self, node: "ServiceNode") -> None:
         before, now = self._epochs.get(node.life, _NO_EPOCHS), {}
-        for key, one in machine.client.subscribed.items():
+        check = self.world.check
+        for key, one in node.machine.client.subscribed.items():
             now[key] = one.epoch
             if one.epoch < before.get(key, 0):  # Asked in every turn: the text only if needed.
                 self.world.fail(f"{node}: epoch {one.epoch} after {before[key]} (H10)")
@@ -77,15 +110,40 @@ class Watch:
             check(one.sequencers.waiting <= ORDER_WAITING_MAX + 1, "too many wait (H13)")
             check(len(one.sequencers) <= ORDERED_PUBLISHERS_MAX, "too many sequences (H13)")
         self._epochs[node.life] = now
-        publishing = machine.publishing
-        check(publishing.messages <= PUBLISHES_MAX, "too many messages under way (H13)")
-        check(publishing.messages >= 0 <= publishing.size_bytes, "ended twice (H13)")
-        for service in machine.manager.services.values():
-            check(len(service.held) <= HELD_REQUESTS_MAX, "too many requests held (H13)")
-        for track in machine.hops.tracks.values():
-            if track.sent or track.waiting:
-                check(not track.is_overfull, "too many frames wait for one node (H13)")
-                check(len(track.sent) <= HOP_WINDOW, "too many frames on their way (H13)")
+
+    def _look_at_services(self, node: "ServiceNode") -> None:
+        """Check managers, those who hold copies, and those who managed a service until lately."""
+        before, now = self._known.get(node.life, _NOTHING_KNOWN), {}
+        for key, service in node.machine.manager.services.items():
+            self.world.check(len(service.held) <= HELD_REQUESTS_MAX, "too many held (H13)")
+            known, begun = before.get(key), None
+            if known is not None and known.service is service:
+                begun = known.begun
+                if service.epoch < known.epoch:
+                    what = f"epoch {service.epoch} after {known.epoch} as {service.role.value}"
+                    self.world.fail(f"{node}: {what} (H10)")
+            if begun is not None and service.role is Role.FORWARDING:
+                self._check_handed_over(node, service, begun)
+            now[key] = Known(service, service.epoch, _note_hand_over(node, service, begun))
+        self._known[node.life] = now
+
+    def _check_handed_over(self, node: "ServiceNode", service: Service, begun: Begun) -> None:
+        """Check that who said that it has the list has all of it, and not only after a lease."""
+        taker = begun.taker
+        if taker is None or not taker.is_alive:
+            return
+        taken = taker.machine.manager.services.get(service.key)
+        lines = {} if taken is None else taken.listing.lines
+        view = taker.machine.view
+        lost = [
+            line
+            for line in begun.lines
+            if service.listing.lines.get(line.node) is line  # Later ones are on their way.
+            and not _is_known(line, lines.get(line.node))
+            and view.is_present(line.node)
+        ]
+        text = f"{taker} took the list of {node} without {len(lost)} of it: not at once (H2)"
+        self.world.check(not lost, text)
 
     def sent(self, node: "ServiceNode", place: Address, frame: bytes) -> None:
         """Check a frame that leaves."""
@@ -122,3 +180,18 @@ class Watch:
         key = request.message.key
         here, there = distance(node_key(node.id), key), distance(node_key(target.id), key)
         self.world.check(there < here, f"{node} passes a request on to {target}: farther (H9)")
+
+
+def _note_hand_over(node: "ServiceNode", service: Service, begun: Begun | None) -> Begun | None:
+    """Return what is to be remembered of the hand-over that is under way."""
+    hand_over = service.hand_over
+    if hand_over is None or (begun is not None and begun.hand_over is hand_over):
+        return None if hand_over is None else begun
+    alive = (one for one in node.town.nodes if one.is_alive)
+    taker = next((one for one in alive if one.id == hand_over.target), None)
+    return Begun(hand_over, taker, list(service.listing))
+
+
+def _is_known(line: Line, known: Line | None) -> bool:
+    """Tell whether a list has a line of another, or what came after it."""
+    return known is not None and (known.is_in or known.stamp > line.stamp)

@@ -1,5 +1,11 @@
 """What went wrong in the systems that services were first built in, each a race to be survived."""
 
+from collections.abc import Callable
+from functools import partial
+from unicodedata import normalize
+
+import msgspec
+
 from hubbub.limits import MS, SECOND
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.scenarios.services import feed, gather
@@ -7,6 +13,8 @@ from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
 
 _NAME = "news"
+# Each can be typed in more than one way: with accents apart, or as signs of their own.
+_TYPED = ["Zürich/Größe", "\u212bngström", "\u2126 und Ω", "한국어", "été à Noël"]
 
 
 def _open_closer(town: Town, than: ServiceNode) -> ServiceNode:
@@ -20,10 +28,44 @@ def _open_closer(town: Town, than: ServiceNode) -> ServiceNode:
         node.crash()
 
 
+def _lose(node: ServiceNode, lost: ServiceNode) -> None:
+    """Let a node lose sight of another, which has done nothing."""
+    view = node.machine.view
+    view.forget(lost.id)
+    view.version += 1
+
+
+def _find(node: ServiceNode, found: ServiceNode) -> None:
+    """Let a node find another before others do, and count on it at once."""
+    host, port = found.address
+    own = msgspec.structs.replace(found.machine.swim.own_record(), host=host, port=port)
+    node.machine.swim.hear_of(node.world.now, own)
+    view = node.machine.view
+    member = view.members[found.id]
+    if member.is_present:
+        member.is_settled = True
+        view._settled.add(member.number)
+        view.version += 1
+
+
+def _mourn(node: ServiceNode, dead: ServiceNode) -> None:
+    """Let a node hear before others do that another is gone."""
+    node.machine.swim.note_leaving(node.world.now, dead.id)
+
+
+def _happen_in_any_order(town: Town, events: list[Callable[[], None]]) -> None:
+    """Let all of this happen, at once or one after the other."""
+    random = town.stage.random
+    random.shuffle(events)
+    for event in events:
+        event()
+        town.world.run_for(random.choice([0, random.randrange(80 * MS)]))
+
+
 @scenario
 def defect_subscription_lost_for_ever(stage: Stage) -> None:
     """Subscribe with the next manager before that knows of the death of the last."""
-    random, world = stage.random, stage.world
+    random = stage.random
     town = Town(stage)
     nodes = town.open_many(random.randint(4, 8))
     random.choice(nodes).subscribe(_NAME)
@@ -31,10 +73,12 @@ def defect_subscription_lost_for_ever(stage: Stage) -> None:
     manager = town.closest(_NAME)
     others = [node for node in nodes if node is not manager]
     manager.crash()
-    for node in random.sample(others, 2):  # These know at once, the others do not.
-        member = node.machine.view.members[manager.id]
-        node.machine.swim.note_leaving(world.now, member.node)
-        node.subscribe(_NAME)
+    events: list[Callable[[], None]] = []
+    for node in random.sample(others, random.randint(2, len(others))):
+        events.append(partial(node.subscribe, _NAME))
+        if random.random() < 0.6:  # These know soon, the others do not.
+            events.append(partial(_mourn, node, manager))
+    _happen_in_any_order(town, events)
     town.calm_down([_NAME])
 
 
@@ -55,17 +99,16 @@ def defect_hole_at_hand_over(stage: Stage) -> None:
 
 @scenario
 def defect_two_half_lists(stage: Stage) -> None:
-    """Let half of the nodes not know who is closest: there is one list all the same."""
+    """Let many of the nodes not know who is closest: there is one list all the same."""
     random, world = stage.random, stage.world
     town = Town(stage)
     nodes = town.open_many(random.randint(6, 12))
     closest = town.closest(_NAME)
     others = [node for node in nodes if node is not closest]
-    for node in others[::2]:
-        node.machine.view.forget(closest.id)
-        node.machine.view.version += 1
-    for node in others:
-        node.subscribe(_NAME)
+    events: list[Callable[[], None]] = [partial(node.subscribe, _NAME) for node in others]
+    events += [partial(_lose, node, closest) for node in others if random.random() < 0.6]
+    events += [partial(_find, node, closest) for node in others if random.random() < 0.2]
+    _happen_in_any_order(town, events)
     world.run_for(1 * SECOND)
     payload = town.publish(random.choice(others), _NAME)
     world.run_for(2 * SECOND)
@@ -115,15 +158,39 @@ def defect_end_sent_to_the_wrong_manager(stage: Stage) -> None:
     newcomer = _open_closer(town, manager)
     world.run_for(random.randrange(2500 * MS))
     leavers = random.sample(nodes, 2)
-    for node in leavers:
-        if random.random() < 0.5:
-            member = node.machine.view.members.get(newcomer.id)
-            if member is not None:  # It takes the newcomer for the manager already.
-                member.is_settled = True
-                node.machine.view.version += 1
-        node.unsubscribe(_NAME)
+    events: list[Callable[[], None]] = [partial(node.unsubscribe, _NAME) for node in leavers]
+    for node in nodes:  # Some take the newcomer for the manager already, some know nothing of it.
+        happen = random.choice([_find, _lose, None])
+        if happen is not None:
+            events.append(partial(happen, node, newcomer))
+    _happen_in_any_order(town, events)
     world.run_for(1500 * MS)
     for node in town.managers(_NAME):
         left = town.listed(node, _NAME) & {leaver.id for leaver in leavers}
         world.check(not left, f"{node} still lists {len(left)} who have left (H3)")
     town.calm_down([_NAME])
+
+
+@scenario
+def defect_names_in_other_charsets(stage: Stage) -> None:
+    """Type one name in several ways: all meet at one manager, whichever way they typed it."""
+    random, world = stage.random, stage.world
+    typed = random.choice(_TYPED)
+    name, forms = normalize("NFC", typed), [typed, normalize("NFC", typed), normalize("NFD", typed)]
+    town = Town(stage)
+    nodes = town.open_many(random.randint(4, 9))
+    for node in nodes:
+        node.subscribe(random.choice(forms))
+        node.wanted |= dict.fromkeys(forms, world.now)
+    town.settle([name])
+    sent = [town.publish(random.choice(nodes), form) for form in forms]
+    world.run_for(1 * SECOND)
+    town.check_complete(sent, nodes)
+    leaver, gone = random.sample(nodes, 2)
+    leaver.unsubscribe(random.choice(forms))
+    leaver.wanted.clear()
+    gone.close()
+    town.settle([name])
+    last = town.publish(leaver, random.choice(forms))
+    world.run_for(1 * SECOND)
+    town.check_complete([last], [node for node in nodes if node not in (leaver, gone)])

@@ -104,7 +104,7 @@ def services_group_loss(stage: Stage) -> None:
     for payloads in (*sent, own):
         town.check_complete(payloads, readers)
     had = [one for one in private.heard[_NAME] if one.delivered.payload in set(own)]
-    world.check(not had, f"{private} had {len(had)} messages of its own (H11)")
+    world.check(not had, f"{private} had {len(had)} messages of its own, unwanted")
     town.check_fifo(_NAME, [node for node in nodes[1::3] if node is not private])
     for node in publishers:
         ends = {one.status for one in node.settled}
@@ -169,5 +169,5 @@ def services_group_policy(stage: Stage) -> None:
     world.run_for(3 * SECOND)
     town.check_complete(sent, [node for node in nodes if node not in outside])
     told = _count(town, "group_frames") + _count(town, "group_trials")
-    world.check(not told, f"{told} frames of a guarded service went to the group (H12)")
+    world.check(not told, f"{told} frames of a guarded service went to the group")
     town.note_counts()
