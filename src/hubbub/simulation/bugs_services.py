@@ -196,7 +196,7 @@ def no_copies(sound: Method) -> Method:
     return update
 
 
-@bug(Manager, "_gathered_ns", "services_lists_lost")
+@bug(Copies, "gathered_ns", "services_lists_lost")
 def list_not_gathered(sound: Method) -> Method:
     """Say that a service is wanted by nobody, as soon as nobody has its list."""
     return lambda self, service: 0

@@ -1,0 +1,98 @@
+"""Defects of services that need a whole town to be seen, one test each."""
+
+from hubbub.limits import MS, SECOND
+from hubbub.simulation.services import ServiceNode, Town
+from hubbub.simulation.stage import Stage
+
+NAME = "news"
+
+
+def open_between(town: Town, count: int, closer: ServiceNode | None) -> list[ServiceNode]:
+    """Open nodes that stand right behind one in the order of the service; None: before all."""
+    made: list[ServiceNode] = []
+    rank = 0 if closer is None else 1
+    first = town.ranked(NAME)[rank]
+    index = 9000
+    while len(made) < count:
+        index += 1
+        node = town.open(index)
+        among = [first, node] if closer is None else [closer, first, node]
+        if town.ranked(NAME, among)[rank] is node:
+            made.append(node)
+        else:
+            node.crash()
+    return made
+
+
+def lose_the_list(town: Town, publisher: ServiceNode) -> list[bytes]:
+    """Kill the manager and who has copies at once, and go on publishing; return what was."""
+    for node in town.ranked(NAME)[:3]:
+        node.crash()
+    sent = []
+    for _ in range(200):
+        sent.append(town.publish(publisher, NAME))
+        town.stage.world.run_for(25 * MS)
+    town.stage.world.run_for(15 * SECOND)
+    return sent
+
+
+def count_lost(town: Town, node: ServiceNode, sent: list[bytes]) -> int:
+    """Return how many messages a node never had."""
+    return sum(not town.count(node, NAME, payload) for payload in sent)
+
+
+def test_list_of_a_forwarder_is_gathered_before_it_is_served_when_all_newer_ones_died() -> None:
+    stage = Stage(4)
+    town = Town(stage)
+    nodes = town.open_many(7)
+    first = town.closest(NAME)
+    old, new, publisher = [node for node in nodes if node is not first][:3]
+    old.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(3 * SECOND)
+    open_between(town, 3, None)
+    stage.world.run_for(4 * SECOND)
+    new.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(8 * SECOND)
+    sent = lose_the_list(town, publisher)
+    assert town.managers(NAME) == [first]
+    assert [count_lost(town, node, sent) for node in (old, new)] == [0, 0]
+
+
+def test_copy_that_was_displaced_is_gathered_before_it_is_served() -> None:
+    stage = Stage(0)
+    town = Town(stage)
+    town.open_many(7)
+    manager, _, _, old, new, publisher, _ = town.ranked(NAME)
+    old.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(3 * SECOND)
+    open_between(town, 2, manager)
+    stage.world.run_for(6 * SECOND)
+    new.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(5 * SECOND)
+    sent = lose_the_list(town, publisher)
+    assert [count_lost(town, node, sent) for node in (old, new)] == [0, 0]
+
+
+def test_who_unsubscribed_does_not_come_back_by_the_list_of_a_forwarder() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    nodes = town.open_many(6)
+    first = town.closest(NAME)
+    gone, other = [node for node in nodes if node is not first][:2]
+    for node in (gone, other):
+        node.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(3 * SECOND)
+    open_between(town, 3, None)
+    stage.world.run_for(4 * SECOND)
+    gone.unsubscribe(NAME)
+    stage.world.run_for(38 * SECOND)
+    for node in town.ranked(NAME)[:3]:
+        node.crash()
+    stage.world.run_for(6 * SECOND)
+    assert town.managers(NAME) == [first]
+    assert not town.disagreement([NAME])
