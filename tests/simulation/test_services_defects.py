@@ -96,3 +96,25 @@ def test_who_unsubscribed_does_not_come_back_by_the_list_of_a_forwarder() -> Non
     stage.world.run_for(6 * SECOND)
     assert town.managers(NAME) == [first]
     assert not town.disagreement([NAME])
+
+
+def test_who_forgot_a_service_is_still_sent_what_it_wants_everywhere() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    manager, node, publisher = sorted(town.open_many(3), key=town.ranked(NAME).index)
+    names = (f"s{number}" for number in range(100))
+    other = next(name for name in names if town.closest(name) is manager)
+    node.want_everywhere(["/*/temp"])
+    node.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(SECOND)
+    publisher.publish(NAME, b"on its way")
+    stage.world.run_for(30_000)
+    node.unsubscribe(NAME)
+    for number in range(20):
+        publisher.publish(other, b"%d" % number, subject="/a/temp")
+        stage.world.run_for(100 * MS)
+    heard = [one.delivered.payload for some in node.heard.values() for one in some]
+    assert [payload for payload in heard if payload != b"on its way"] == [
+        b"%d" % number for number in range(20)
+    ]

@@ -504,9 +504,10 @@ class Manager:
             service = self.services[key] = Service(key)
         return service
 
-    def forgotten(self, now: int, key: bytes, node: bytes, stamp: int) -> None:
+    def forgotten(self, now: int, key: bytes, node: bytes, stamp: int, subject: str = "") -> None:
         """Hear that a subscriber knows nothing of it: it was started anew, or has left."""
-        self.everywhere.drop(now, node, stamp)
+        if subject:  # Without one it says nothing of what is wanted everywhere.
+            self.everywhere.drop(now, node, stamp)
         service = self.services.get(key)
         line = None if service is None else service.listing.find(node)
         if service is not None and line is not None and line.stamp <= stamp:
@@ -641,7 +642,7 @@ class Manager:
     def _expire(self, now: int, service: Service) -> None:
         """End a copy, or the grace of a forwarder."""
         service.happen(Happening.EXPIRED)
-        # A list is kept as long as others remember who unsubscribed since: it would bring them back.
+        # No longer than others remember who unsubscribed since: it would bring them back.
         since_ns = service.copied_ns if service.role is Role.COPY else now
         service.until_ns = since_ns + SERVICE_LEASE
         if service.role is Role.ABSENT:

@@ -25,7 +25,7 @@ from hubbub.wire.services import (
     Request,
 )
 
-Gone = Callable[[int, bytes, bytes, int], None]  # Somebody has forgotten that it subscribed.
+Gone = Callable[[int, bytes, bytes, int, str], None]  # Somebody has forgotten that it subscribed.
 
 
 class Spread:
@@ -81,7 +81,7 @@ class Spread:
                 for branch in plan_below(list(below)):
                     self._send_branch(now, branch, info)
             if answer is not None and answer.status == UNKNOWN:
-                self._gone(now, info.message.key, node, answer.number)
+                self._gone(now, info.message.key, node, answer.number, info.extra.subject)
             elif answer is not None and answer.number == HEARS_GROUP:
                 self.post.group.believe(now, node)
 
