@@ -3,6 +3,8 @@
 from hubbub.limits import MS, SECOND
 from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
+from hubbub.wire.header import KIND_OFFSET, SERVICE
+from hubbub.wire.services import RETAIN
 
 NAME = "news"
 
@@ -118,3 +120,27 @@ def test_who_forgot_a_service_is_still_sent_what_it_wants_everywhere() -> None:
     assert [payload for payload in heard if payload != b"on its way"] == [
         b"%d" % number for number in range(20)
     ]
+
+
+def test_value_that_came_at_the_second_try_does_not_displace_the_newer_one() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    manager, publisher, subscriber, late = sorted(town.open_many(4), key=town.ranked(NAME).index)
+    subscriber.subscribe(NAME)
+    town.settle([NAME])
+    lost: list[bytes] = []
+
+    def lose_first(source: object, target: object, frame: bytes) -> bool:
+        is_value = source is publisher and target is manager and frame[KIND_OFFSET] == SERVICE
+        if is_value and not lost:
+            lost.append(frame)
+            return True
+        return False
+
+    stage.network.drop = lose_first
+    for payload in (b"old", b"new"):
+        publisher.publish(NAME, payload, flags=RETAIN)
+    stage.world.run_for(2 * SECOND)
+    late.subscribe(NAME)
+    stage.world.run_for(2 * SECOND)
+    assert lost and [one.delivered.payload for one in late.heard[NAME]] == [b"new"]
