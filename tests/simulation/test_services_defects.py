@@ -144,3 +144,22 @@ def test_value_that_came_at_the_second_try_does_not_displace_the_newer_one() -> 
     late.subscribe(NAME)
     stage.world.run_for(2 * SECOND)
     assert lost and [one.delivered.payload for one in late.heard[NAME]] == [b"new"]
+
+
+def test_subscriber_whose_clock_was_set_back_stays_on_a_list_that_is_handed_over() -> None:
+    stage = Stage(2)
+    town = Town(stage)
+    town.open_many(5)
+    *_, node, publisher = town.ranked(NAME)
+    node.machine.seat.wall_offset_ns -= 60 * SECOND
+    node.subscribe(NAME)
+    town.settle([NAME])
+    stage.world.run_for(2 * SECOND)
+    (closest,) = open_between(town, 1, None)
+    sent = []
+    for _ in range(100):
+        sent.append(town.publish(publisher, NAME))
+        stage.world.run_for(50 * MS)
+    stage.world.run_for(5 * SECOND)
+    assert town.managers(NAME) == [closest]
+    assert not count_lost(town, node, sent)

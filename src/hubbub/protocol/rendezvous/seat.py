@@ -124,6 +124,10 @@ class Seat:
         self._stamp = max(self._stamp + 1, (self.now + self.wall_offset_ns) // US)
         return self._stamp
 
+    def stamp_above(self, number: int) -> None:
+        """Give no stamp from now on that is not higher than a number."""
+        self._stamp = max(self._stamp, number)
+
     def make_frame(self, kind: int, body: bytes) -> bytes:
         """Put a header before a body."""
         shared = self._prefixes.get(kind)

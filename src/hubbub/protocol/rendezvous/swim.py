@@ -65,6 +65,7 @@ class Swim:
         self.profile = profile
         self.seeds = seeds
         self.incarnation = incarnation
+        seat.stamp_above(incarnation)  # Also if the clock goes back: requests are of this life.
         self.changes: list[tuple[News, Member]] = []
         self.was_declared_dead = False  # And has objected; the client looks at it.
         self._mourned = -1  # The last incarnation in which we were.
