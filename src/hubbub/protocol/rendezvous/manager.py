@@ -411,11 +411,10 @@ class Manager:
     # Values that are kept.
 
     def _keep(self, now: int, service: Service, request: Request) -> None:
-        before = service.kept
-        publisher = (request.origin, request.incarnation)
-        if before is not None and (before.origin, before.incarnation) == publisher:
-            if before.sequence > request.sequence:
-                return  # This one was lost on its way, and repeated.
+        before, publisher = service.kept, (request.origin, request.incarnation)
+        is_same = before is not None and (before.origin, before.incarnation) == publisher
+        if before is not None and is_same and before.sequence > request.sequence:
+            return  # This one was lost on its way, and repeated.
         service.kept = Kept(
             service.key, service.epoch, service.order, request.origin, request.incarnation,
             request.sequence, RETAIN_MS, request.message.rest,

@@ -227,8 +227,7 @@ class Swim:
 
     def _tell_of(self, now: int, member: Member, state: State) -> None:
         """Say ourselves that somebody is worse off than thought."""
-        host, port = member.place
-        worse = Record(member.node, host, port, member.incarnation, member.life, int(state))
+        worse = msgspec.structs.replace(member.record(), state=int(state))
         self._apply(now, worse, member.place)
         self._plan()
 

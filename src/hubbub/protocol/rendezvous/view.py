@@ -138,6 +138,7 @@ class View:
             self._here.discard(member.number)
             self._settled.discard(member.number)
             return _BAD_NEWS[member.state] if was_present else None
+        self.version += record.weight != member.weight
         member.place, member.life, member.weight = place, record.life, record.weight
         if not was_present or life != record.life:
             self._begin(now, member)

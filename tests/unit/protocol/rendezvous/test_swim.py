@@ -5,12 +5,12 @@ from random import Random
 import pytest
 
 from hubbub.limits import SECOND
-from hubbub.protocol.rendezvous.placement import XorPlacement
+from hubbub.protocol.rendezvous.placement import WeightedPlacement, XorPlacement
 from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.seat import Seat
 from hubbub.protocol.rendezvous.swim import Swim
 from hubbub.protocol.rendezvous.view import State, View
-from hubbub.wire.services import NEWS, Members, Record
+from hubbub.wire.services import NEWS, Members, Record, node_key
 
 OTHER = b"other......."
 
@@ -72,3 +72,22 @@ def test_who_is_taken_for_dead_wrongly_is_told() -> None:
     own = Record(OTHER, "", 0, 1, 1, int(State.ALIVE))
     swim.take(1, OTHER, ("10.0.0.2", 1), Members(NEWS, 0, bytes(12), 0, [own]))
     assert [place for place, _ in swim.seat.out] == [("10.0.0.2", 1)]
+
+
+def test_suspect_and_who_is_cleared_keep_their_weight() -> None:
+    swim = make_swim()
+    swim.hear_of(0, Record(OTHER, "10.0.0.2", 1, 1, 1, int(State.ALIVE), 100))
+    swim.suspect(0, OTHER)
+    member = swim.view.members[OTHER]
+    assert (member.state, member.weight) == (State.SUSPECT, 100)
+
+
+def test_closest_node_is_looked_for_anew_when_a_weight_is_told() -> None:
+    seat = Seat(bytes(12), 1, 7, Random(1), 0)
+    swim = Swim(seat, View(seat, WeightedPlacement(), 2 * SECOND, 1), FAST, [], 1)
+    swim.meet(0, OTHER, 1, ("10.0.0.2", 1))
+    keys = [node_key(bytes([number]) * 12) for number in range(100)]
+    before = [swim.view.closest(key) for key in keys]
+    swim.hear_of(0, Record(OTHER, "10.0.0.2", 1, 1, 1, int(State.ALIVE), 100))
+    after = [swim.view.closest(key) for key in keys]
+    assert after.count(OTHER) > before.count(OTHER)
