@@ -104,10 +104,16 @@ class Service(Closing):
 
         It is a subscription like any other. With `patterns` only what is published on a subject
         that matches one of them comes; the manager sees to that. `order` is `none`, `fifo` (each
-        publisher's, subject by subject) or `total` (the same for everybody). It and `no_local`,
-        `credentials` are those of the whole node: the last call decides.
+        publisher's, subject by subject) or `total` (the same for everybody, and with everything:
+        neither patterns nor `no_local`). It and `no_local`, `credentials` are those of the whole
+        node: the last call decides.
         """
         wanted = _check_patterns(patterns, order)
+        if no_local and order == TOTAL:
+            raise ConfigurationError(
+                "order='total' counts the messages of this node, too: leave out no_local, and pass"
+                " over those whose source is this node"
+            )
         if order not in ORDERS:
             raise ConfigurationError(f"order={order!r}: choose one of {', '.join(ORDERS)}")
         if order != NO_ORDER and self._machine.seat.is_first_version:

@@ -1,0 +1,39 @@
+"""What the shell of services does around its machine: options, threads, patience."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import hubbub
+from tests.integration.bus import DEADLINE_S, fresh_place
+
+NAME = "hype-news"
+
+
+class Pair:
+    """Two nodes that know each other by their services."""
+
+    def __init__(self, stack: ExitStack, **options: Any) -> None:
+        place = fresh_place()
+        common = {
+            "domain": place.domain, "interface": "127.0.0.1", "multicast": False, "listen": 0,
+        }  # fmt: skip
+        options = {"links": ["tcp"], "services": True, **options}
+        self.first = stack.enter_context(hubbub.open("first", **common, **options))
+        peers = [self.first.services.address]
+        self.second = stack.enter_context(hubbub.open("second", peers=peers, **common, **options))
+        for node in (self.first, self.second):
+            assert node.services.wait_for_members(1, DEADLINE_S)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with ExitStack() as stack:
+        yield Pair(stack)
+
+
+def test_total_order_without_what_is_ones_own_is_refused(pair: Pair) -> None:
+    with pytest.raises(hubbub.ConfigurationError, match="leave out no_local"):
+        pair.first.service(NAME).subscribe(order="total", no_local=True)
