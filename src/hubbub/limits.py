@@ -206,6 +206,7 @@ BATCH_QUIET_AT_ONCE: Final = 64  # while no more of its frames are under way.
 BATCH_MESSAGES_MAX: Final = 4096  # In one frame.
 BATCH_BYTES: Final = 1300  # Of it, unless the network takes longer ones.
 PUBLISH_PATIENCE: Final = 10 * SECOND
+REQUEST_PATIENCE_S_MAX: Final = 86_400.0  # Of who waits for a reply, and is not told otherwise.
 SEEN_WINDOW: Final = 32_768  # Messages of one publisher that may be under way at once, twice.
 SEEN_PUBLISHERS_MAX: Final = 4096  # Of one service; the one that was silent longest is forgotten.
 ORDER_PATIENCE: Final = 2 * SECOND  # So long a message waits for one that comes before it.

@@ -14,6 +14,8 @@ from hubbub.closing import Closing
 from hubbub.errors import Backpressure, ClosedError, ConfigurationError, HubbubError, PayloadError
 from hubbub.limits import (
     QUEUE_MESSAGES,
+    REQUEST_PATIENCE_S_MAX,
+    SECOND,
     SERVICE_NAME_BYTES_MAX,
     SERVICE_PATTERNS_BYTES_MAX,
     SERVICE_PATTERNS_MAX,
@@ -34,6 +36,7 @@ from hubbub.wire.services import (
     ANSWERS,
     ANYCAST,
     NO_LOCAL,
+    PASSED,
     REFUSED,
     RETAIN,
     STATUS_NAMES,
@@ -240,7 +243,8 @@ class Service(Closing):
         settled = self._send(lane, check_payload(payload), ANYCAST, credentials, timeout)
         if settled is not None and settled.payload is not None:
             return settled.payload
-        how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
+        status = PASSED if settled is None else settled.status
+        how = "did not answer in time" if status == PASSED else STATUS_NAMES[status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
 
     def lane_of(self, subject: str) -> Lane:
@@ -267,12 +271,16 @@ class Service(Closing):
         self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
     ) -> Settled | None:
         deadline = None if wait is None else monotonic() + wait
+        is_urgent = wait is not None and not flags & ANYCAST  # The reply is waited for.
 
         def send(now: int) -> int | None:
-            is_urgent = wait is not None and not flags & ANYCAST  # The reply is waited for.
+            patience_ns = 0  # As for all messages; a request lasts as long as who asks waits.
+            if deadline is not None and flags & ANYCAST:
+                patience_ns = int(min(deadline - monotonic(), REQUEST_PATIENCE_S_MAX) * SECOND)
             sequence = self._machine.publish_in(
-                now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent
-            )
+                now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent,
+                patience_ns=max(0, patience_ns),
+            )  # fmt: skip
             if sequence is not None and wait is not None:
                 self._waiting[lane.subject, sequence] = None
             return sequence
