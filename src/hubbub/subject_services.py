@@ -80,7 +80,8 @@ class SubjectServices:
         asked = {name: unite([tuple(some)]) for name, some in wanted.items()}
         if asked.get("") == ():
             asked[""] = (_EVERYTHING,)
-        for name in self._asked.keys() | asked.keys():
+        # What is new comes first, so that nothing is wanted by nobody while patterns change over.
+        for name in (*asked, *(self._asked.keys() - asked.keys())):
             if self._asked.get(name) != asked.get(name):
                 self._ask_one(name, asked.get(name))
         self._asked = asked

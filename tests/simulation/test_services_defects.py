@@ -3,7 +3,7 @@
 from hubbub.limits import MS, SECOND
 from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
-from hubbub.wire.header import KIND_OFFSET, SERVICE
+from hubbub.wire.header import ANSWER, KIND_OFFSET, SERVICE
 from hubbub.wire.services import RETAIN
 
 NAME = "news"
@@ -163,3 +163,52 @@ def test_subscriber_whose_clock_was_set_back_stays_on_a_list_that_is_handed_over
     stage.world.run_for(5 * SECOND)
     assert town.managers(NAME) == [closest]
     assert not count_lost(town, node, sent)
+
+
+def test_message_comes_once_though_its_subject_is_wanted_by_another_pattern_meanwhile() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    manager, node, publisher = sorted(town.open_many(3), key=town.ranked(NAME).index)
+    node.want_everywhere(["/*/temp"])
+    stage.world.run_for(SECOND)
+    for number, pattern in enumerate(["/news/temp", ""]):
+        stage.network.drop = lambda source, target, frame: (
+            source is node and target is manager and frame[KIND_OFFSET] == ANSWER
+        )
+        publisher.publish(NAME, b"%d" % number, subject="/news/temp")
+        stage.world.run_for(50 * MS)
+        stage.network.drop = None
+        if pattern:
+            node.subscribe(NAME, order="fifo", patterns=[pattern])
+        else:
+            node.unsubscribe(NAME)
+        stage.world.run_for(5 * SECOND)
+    heard = [one.delivered.payload for some in node.heard.values() for one in some]
+    assert heard == [b"0", b"1"]
+
+
+def test_what_waits_for_its_turn_is_handed_out_when_another_order_is_asked_for() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    manager, node, publisher = sorted(town.open_many(3), key=town.ranked(NAME).index)
+    node.subscribe(NAME, order="fifo")
+    town.settle([NAME])
+    publisher.publish(NAME, b"1")
+    stage.world.run_for(SECOND)
+    lost: list[bytes] = []
+
+    def lose_first(source: object, target: object, frame: bytes) -> bool:
+        is_message = source is manager and target is node and frame[KIND_OFFSET] == SERVICE
+        if is_message and not lost:
+            lost.append(frame)
+            return True
+        return False
+
+    stage.network.drop = lose_first
+    for payload in (b"2", b"3"):
+        publisher.publish(NAME, payload)
+        stage.world.run_for(MS)
+    stage.world.run_for(30 * MS)
+    node.subscribe(NAME)
+    stage.world.run_for(5 * SECOND)
+    assert lost and sorted(one.delivered.payload for one in node.heard[NAME]) == [b"1", b"2", b"3"]

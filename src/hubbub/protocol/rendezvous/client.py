@@ -87,6 +87,8 @@ class Client:
         self.view = asking.view
         self.subscribed: dict[bytes, Subscribed] = {}
         self.wild: Subscribed | None = None  # What we want whatever service it is in.
+        # What has come on subjects, as what is wanted of a service and everywhere may change over.
+        self._seen_on_subjects = Seen()
         self._ending: dict[bytes, _Ending] = {}
         self.due_ns = NEVER
 
@@ -105,6 +107,8 @@ class Client:
             one.manager, one.epoch, one.seen = known.manager, known.epoch, known.seen
             if known.order == order:
                 one.sequencers, one.baseline = known.sequencers, known.baseline
+            else:
+                self._let_go(known)
         self.subscribed[key] = one
         self._ask(now, one)
         return one
@@ -114,6 +118,8 @@ class Client:
         one = self.subscribed.pop(key, None)
         if one is None:
             return
+        if self.wild is not None:
+            self._let_go(one)
         message = Message(UNSUBSCRIBE_SERVICE, key)
         extra = Extra(credentials=one.credentials) if one.credentials else NOTHING
         request = self.asking.make(message, self.seat.stamp(), 0, one.epoch, extra)
@@ -124,6 +130,8 @@ class Client:
     def want_everywhere(self, now: int, patterns: Sequence[str]) -> None:
         """Want what matches these patterns whatever service it is in; none: nothing any more."""
         if not patterns:
+            if self.wild is not None:
+                self._let_go(self.wild)
             self.wild = None
         elif self.wild is None:
             self.wild = Subscribed(EVERYWHERE, "", 0, 0, FIFO, b"")
@@ -284,8 +292,11 @@ class Client:
             return Answer(info.hop, TAKEN)
         # Requests are numbered apart, so they have a window of their own.
         subject, count = info.extra.subject, info.messages
-        origin = (info.origin, info.incarnation ^ is_request, subject)
-        new = one.seen.take(origin, info.sequence, count)
+        seen, publisher = one.seen, info.origin
+        if subject:
+            seen, publisher = self._seen_on_subjects, info.origin + info.message.key
+        origin = (publisher, info.incarnation ^ is_request, subject)
+        new = seen.take(origin, info.sequence, count)
         if new:
             delivered = Delivered(
                 info.message.key, one.name, info.payloads, info.origin, info.incarnation,
@@ -351,6 +362,11 @@ class Client:
             if len(one.sequencers) > ORDERED_PUBLISHERS_MAX:
                 del one.sequencers[next(iter(one.sequencers))]
         return sequencer
+
+    def _let_go(self, one: Subscribed) -> None:
+        """Hand out what waits for its turn: it was noted as taken, so it would not come again."""
+        for sequencer in one.sequencers.values():
+            self._hand_out(one, sequencer.end()[0])
 
     def _hand_out(self, one: Subscribed, items: list[Delivered]) -> None:
         one.delivered += sum(len(item.payloads) for item in items)

@@ -98,3 +98,12 @@ class Sequencer(Generic[Item]):
         if self._waiting:
             self.due_ns = now + self._patience_ns()
         return ready
+
+    def end(self) -> tuple[list[Item], int | None]:
+        """Wait for nothing any more; return what is left, in order, and which number is next."""
+        left = sorted(self._waiting.items())
+        if left:
+            number, (_, count) = left[-1]
+            self._expected = number + count
+        self._waiting, self._passed_over, self.due_ns = {}, {}, NEVER
+        return [item for _, (item, _) in left], self._expected
