@@ -296,7 +296,7 @@ class Client:
         if subject:
             seen, publisher = self._seen_on_subjects, info.origin + info.message.key
         origin = (publisher, info.incarnation ^ is_request, subject)
-        new = seen.take(origin, info.sequence, count)
+        new = seen.take(origin, info.sequence, count, now)
         if new:
             delivered = Delivered(
                 info.message.key, one.name, info.payloads, info.origin, info.incarnation,

@@ -340,7 +340,7 @@ class Manager:
             return UNAVAILABLE, 0
         messages = request.messages
         origin = (request.origin, request.incarnation, subject)
-        new = service.seen.take(origin, request.sequence, messages)
+        new = service.seen.take(origin, request.sequence, messages, now)
         if not new:
             return TAKEN, count
         # A batch of which some had come goes on whole: subscribers take what is new to them.
