@@ -159,12 +159,23 @@ class Service(Closing):
         self._join()
 
     def _join(self) -> None:
-        with self._lock:
-            self._patterns = unite(list(self._subscriptions.values()))
         self._services.listen()
-        self._driver.call(
-            self._machine.subscribe, self.name, patterns=self._patterns, **self._options
-        )
+        self._driver.call(self._ask)
+
+    def _ask(self, now: int) -> None:
+        """Tell the machine what is wanted here now.
+
+        Under its lock: of two threads, one that ends the last subscription and one that begins the
+        next, the later one says how things are.
+        """
+        with self._lock:
+            is_over = not self._subscriptions and self._answer is None
+            self._patterns = patterns = unite(list(self._subscriptions.values()))
+            options = dict(self._options)
+        if is_over:
+            self._machine.unsubscribe(now, self.name)
+        else:
+            self._machine.subscribe(now, self.name, patterns=patterns, **options)
 
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
@@ -172,11 +183,9 @@ class Service(Closing):
             self._sole = self._find_sole()
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
-        with suppress(ClosedError):
-            if is_over:
-                self._driver.call(self._machine.unsubscribe, self.name)
-            elif is_less:
-                self._join()
+        if is_over or is_less:
+            with suppress(ClosedError):
+                self._driver.call(self._ask)
 
     def wait_until_subscribed(self, timeout: float | None = None) -> bool:
         """Wait until the manager has us on its list; False: not in time."""
@@ -194,7 +203,7 @@ class Service(Closing):
             subscription.close()
         if self.key in self._machine.client.subscribed:
             with suppress(ClosedError):
-                self._driver.call(self._machine.unsubscribe, self.name)
+                self._driver.call(self._ask)
 
     def _end(self, reason: str) -> None:
         for subscription in list(self._subscriptions):

@@ -1,7 +1,9 @@
 """What the shell of services does around its machine: options, threads, patience."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -37,3 +39,35 @@ def pair() -> Iterator[Pair]:
 def test_total_order_without_what_is_ones_own_is_refused(pair: Pair) -> None:
     with pytest.raises(hubbub.ConfigurationError, match="leave out no_local"):
         pair.first.service(NAME).subscribe(order="total", no_local=True)
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_service_is_subscribed_to_though_another_thread_closed_its_last_subscription(
+    pair: Pair,
+) -> None:
+    service, opened = pair.first.service(NAME), list[hubbub.Subscription]()
+    subscribed = service._machine.client.subscribed
+    for _ in range(100):
+        last, barrier = service.subscribe(), Barrier(2)
+
+        def subscribe(barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            opened.append(service.subscribe())
+
+        thread = Thread(target=subscribe)
+        thread.start()
+        barrier.wait()
+        last.close()
+        thread.join()
+        assert service.key in subscribed
+        opened.pop().close()
+        assert service.key not in subscribed
