@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hubbub
+from hubbub.runtime.ownership import owns
 from tests.integration.bus import DEADLINE_S, fresh_place
 
 NAME = "hype-news"
@@ -56,7 +57,7 @@ def test_service_is_subscribed_to_though_another_thread_closed_its_last_subscrip
 ) -> None:
     service, opened = pair.first.service(NAME), list[hubbub.Subscription]()
     subscribed = service._machine.client.subscribed
-    for _ in range(100):
+    for _ in range(1000):
         last, barrier = service.subscribe(), Barrier(2)
 
         def subscribe(barrier: Barrier = barrier) -> None:
@@ -71,3 +72,17 @@ def test_service_is_subscribed_to_though_another_thread_closed_its_last_subscrip
         assert service.key in subscribed
         opened.pop().close()
         assert service.key not in subscribed
+
+
+def test_what_is_waited_for_is_looked_at_under_the_lock(pair: Pair) -> None:
+    driver = pair.first.services.driver
+    looks = []
+
+    def is_ready() -> bool:
+        looks.append(owns(driver.lock))
+        return len(looks) == 3
+
+    Thread(target=lambda: [pair.second.service(NAME).subscribe() for _ in range(9)]).start()
+    pair.first.service(NAME).subscribe()
+    assert driver.wait(is_ready, DEADLINE_S)
+    assert looks == [True] * 3
