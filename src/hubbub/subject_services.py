@@ -122,8 +122,7 @@ class SubjectServices:
 
         def publish(payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
             data = check_payload(publisher.make_bytes(payload))
-            own = publisher.publish_own(data, time_ns)
-            service.publish_plain(lane, data)
+            own = publisher.publish_own(data, time_ns, lambda: service.publish_plain(lane, data))
             return own + lane.receivers
 
         return publish

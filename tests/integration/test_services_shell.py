@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import hubbub
+from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.runtime.ownership import owns
 from tests.integration.bus import DEADLINE_S, fresh_place
 
@@ -86,3 +87,24 @@ def test_what_is_waited_for_is_looked_at_under_the_lock(pair: Pair) -> None:
     pair.first.service(NAME).subscribe()
     assert driver.wait(is_ready, DEADLINE_S)
     assert looks == [True] * 3
+
+
+def test_message_that_is_refused_comes_to_nobody_not_even_to_its_own_node() -> None:
+    with hubbub.open(
+        "alone", domain=fresh_place().domain, interface="127.0.0.1", multicast=False, listen=0,
+        links=["services"], send_timeout=0.01,
+    ) as node:  # fmt: skip
+        own, publisher = node.subscribe("/plant/temp"), node.publisher("/plant/temp")
+        node.services.driver.machine.client.asking.ready_ns = NEVER  # There is no manager yet.
+        sent: list[int] = []
+
+        def publish_many() -> None:
+            for number in range(100):
+                publisher.publish(b"%d" % number + bytes(50_000))
+                sent.append(number)
+
+        with pytest.raises(hubbub.Backpressure, match="was not sent"):
+            publish_many()
+        heard = [own.receive(DEADLINE_S) for _ in sent]
+        assert sent and [int(one.payload.rstrip(b"\0")) for one in heard if one] == sent
+        assert own.receive(0.05) is None
