@@ -1,6 +1,7 @@
 """Defects of services that need a whole town to be seen, one test each."""
 
-from hubbub.limits import MS, SECOND
+from hubbub.limits import DEAD_KEPT, DIRECT_FAN_OUT, MS, SECOND
+from hubbub.protocol.rendezvous.rendezvous import Options
 from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
 from hubbub.wire.header import ANSWER, KIND_OFFSET, SERVICE
@@ -212,3 +213,31 @@ def test_what_waits_for_its_turn_is_handed_out_when_another_order_is_asked_for()
     node.subscribe(NAME)
     stage.world.run_for(5 * SECOND)
     assert lost and sorted(one.delivered.payload for one in node.heard[NAME]) == [b"1", b"2", b"3"]
+
+
+def test_guest_is_sent_what_others_get_by_a_tree() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    nodes = town.open_subscribed(DIRECT_FAN_OUT + 5, NAME)
+    guest = town.open(options=Options(is_guest=True))
+    guest.subscribe(NAME)
+    stage.world.run_for(5 * SECOND)
+    sent = [town.publish(nodes[0], NAME) for _ in range(10)]
+    stage.world.run_for(5 * SECOND)
+    assert not count_lost(town, guest, sent)
+
+
+def test_guest_that_stays_is_not_struck_off_when_those_who_left_are_forgotten() -> None:
+    stage = Stage(1)
+    town = Town(stage)
+    manager, publisher, _ = sorted(town.open_many(3), key=town.ranked(NAME).index)
+    guest = town.open(options=Options(is_guest=True))
+    stage.world.run_for(3 * SECOND)
+    guest.subscribe(NAME)
+    stage.world.run_for(DEAD_KEPT)
+    assert guest.id in town.listed(manager, NAME)
+    sent = []
+    for _ in range(30):
+        sent.append(town.publish(publisher, NAME))
+        stage.world.run_for(SECOND)
+    assert not count_lost(town, guest, sent)

@@ -6,6 +6,7 @@ any one member goes to one after the other, until one has taken it.
 
 from collections.abc import Callable, Sequence
 
+from hubbub.limits import DIRECT_FAN_OUT
 from hubbub.protocol.rendezvous.fanout import Branch, plan, plan_below
 from hubbub.protocol.rendezvous.listing import Line
 from hubbub.protocol.rendezvous.post import Post
@@ -43,13 +44,21 @@ class Spread:
                 self._send_bare(line.place, info)
         others = {line.node: line for line in lines if not line.flags & BARE}
         others.pop(self.seat.node, None)
-        branches = plan(list(others))
+        nodes = list(others)
+        straight = self._unknown(nodes) if len(nodes) > DIRECT_FAN_OUT else []
+        branches = plan([node for node in nodes if node not in straight] if straight else nodes)
+        branches += [(node, []) for node in straight]
         single = [(node, others[node].place) for node, below in branches if not below]
         if single:
             self.post.send_all(now, single, info, self.done(info))
         for branch in branches:
             if branch[1]:
                 self._send_branch(now, branch, info)
+
+    def _unknown(self, nodes: list[bytes]) -> list[bytes]:
+        """Return who is in nobody's view, as guests are: only we know where they can be reached."""
+        view = self.post.view
+        return [node for node in nodes if not view.is_present(node)]
 
     def _send_bare(self, place: Place, info: Request) -> None:
         for payload in info.payloads:
