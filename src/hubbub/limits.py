@@ -215,8 +215,13 @@ BATCH_QUIET_AT_ONCE: Final = 64  # while no more of its frames are under way.
 BATCH_MESSAGES_MAX: Final = 4096  # In one frame.
 BATCH_BYTES: Final = 1300  # Of it, unless the network takes longer ones.
 PUBLISH_PATIENCE: Final = 10 * SECOND
+REQUEST_PATIENCE_S_MAX: Final = 86_400.0  # Of who waits for a reply, and is not told otherwise.
 SEEN_WINDOW: Final = 32_768  # Messages of one publisher that may be under way at once, twice.
-SEEN_PUBLISHERS_MAX: Final = 4096  # Of one service; the one that was silent longest is forgotten.
+# Of one service, with each of their subjects. Of more those are forgotten who were silent for so
+# long that none of their messages is repeated any more; of far more, whoever was silent longest.
+SEEN_PUBLISHERS_MAX: Final = 4096
+SEEN_KEPT: Final = 240 * SECOND  # Publishers are patient for up to 210 s (membership `seed`).
+SEEN_PUBLISHERS_CEILING: Final = 65_536
 ORDER_PATIENCE: Final = 2 * SECOND  # So long a message waits for one that comes before it.
 ORDER_WAITING_MAX: Final = 4096
 ORDERED_PUBLISHERS_MAX: Final = SEEN_PUBLISHERS_MAX  # Of one service, whose order is kept;

@@ -188,9 +188,14 @@ class Publisher(Closing):
             _spend(payload)
         return made if type(made) is bytes else self._snapshot(made)
 
-    def publish_own(self, payload: bytes, at_ns: int | None) -> int:
-        """Publish to this node alone, where others are reached in another way."""
-        return self._publish_bytes(payload, False, _time_of(at_ns))
+    def publish_own(self, payload: bytes, at_ns: int | None, send: Callable[[], None]) -> int:
+        """Publish to this node alone, once it was sent to others in another way.
+
+        That may be refused for want of room: then nobody is to have it.
+        """
+        time_ns = _time_of(at_ns)
+        send()
+        return self._publish_bytes(payload, False, time_ns)
 
     def _make_payload(self, payload: Any, *, may_borrow: bool = False) -> Payload | None:
         """Make bytes of a payload; None: it need not be made, for nobody wants it.

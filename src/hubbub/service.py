@@ -15,6 +15,8 @@ from hubbub.errors import Backpressure, ClosedError, ConfigurationError, HubbubE
 from hubbub.limits import (
     LANES_MAX,
     QUEUE_MESSAGES,
+    REQUEST_PATIENCE_S_MAX,
+    SECOND,
     SERVICE_NAME_BYTES_MAX,
     SERVICE_PATTERNS_BYTES_MAX,
     SERVICE_PATTERNS_MAX,
@@ -36,6 +38,7 @@ from hubbub.wire.services import (
     ANSWERS,
     ANYCAST,
     NO_LOCAL,
+    PASSED,
     REFUSED,
     RETAIN,
     STATUS_NAMES,
@@ -108,10 +111,16 @@ class Service(Closing):
 
         It is a subscription like any other. With `patterns` only what is published on a subject
         that matches one of them comes; the manager sees to that. `order` is `none`, `fifo` (each
-        publisher's, subject by subject) or `total` (the same for everybody). It and `no_local`,
-        `credentials` are those of the whole node: the last call decides.
+        publisher's, subject by subject) or `total` (the same for everybody, and with everything:
+        neither patterns nor `no_local`). It and `no_local`, `credentials` are those of the whole
+        node: the last call decides.
         """
         wanted = _check_patterns(patterns, order)
+        if no_local and order == TOTAL:
+            raise ConfigurationError(
+                "order='total' counts the messages of this node, too: leave out no_local, and pass"
+                " over those whose source is this node"
+            )
         if order not in ORDERS:
             raise ConfigurationError(f"order={order!r}: choose one of {', '.join(ORDERS)}")
         if order != NO_ORDER and self._machine.seat.is_first_version:
@@ -157,11 +166,23 @@ class Service(Closing):
         self._join()
 
     def _join(self, also: int = 0) -> None:
-        with self._lock:
-            self._patterns = unite(list(self._subscriptions.values()))
-            options = {**self._options, "flags": self._options["flags"] | also}
         self._services.listen()
-        self._driver.call(self._machine.subscribe, self.name, patterns=self._patterns, **options)
+        self._driver.call(self._ask, also)
+
+    def _ask(self, now: int, also: int = 0) -> None:
+        """Tell the machine what is wanted here now.
+
+        Under its lock: of two threads, one that ends the last subscription and one that begins the
+        next, the later one says how things are.
+        """
+        with self._lock:
+            is_over = not self._subscriptions and self._answer is None
+            self._patterns = patterns = unite(list(self._subscriptions.values()))
+            options = {**self._options, "flags": self._options["flags"] | also}
+        if is_over:
+            self._machine.unsubscribe(now, self.name)
+        else:
+            self._machine.subscribe(now, self.name, patterns=patterns, **options)
 
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
@@ -170,11 +191,9 @@ class Service(Closing):
             self._sole = self._find_sole()
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
-        with suppress(ClosedError):
-            if is_over:
-                self._driver.call(self._machine.unsubscribe, self.name)
-            elif is_less:
-                self._join()
+        if is_over or is_less:
+            with suppress(ClosedError):
+                self._driver.call(self._ask)
 
     def wait_until_subscribed(self, timeout: float | None = None) -> bool:
         """Wait until the manager has us on its list; False: not in time."""
@@ -192,7 +211,7 @@ class Service(Closing):
             subscription.close()
         if self.key in self._machine.client.subscribed:
             with suppress(ClosedError):
-                self._driver.call(self._machine.unsubscribe, self.name)
+                self._driver.call(self._ask)
 
     def _end(self, reason: str) -> None:
         for subscription in list(self._subscriptions):
@@ -246,7 +265,8 @@ class Service(Closing):
             return settled.payload
         if settled is not None and settled.number:
             raise HubbubError(f"service {self.name}: {_NO_ANSWER}")
-        how = "did not answer in time" if settled is None else STATUS_NAMES[settled.status]
+        status = PASSED if settled is None else settled.status
+        how = "did not answer in time" if status == PASSED else STATUS_NAMES[status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
 
     def lane_of(self, subject: str) -> Lane:
@@ -275,12 +295,16 @@ class Service(Closing):
         self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
     ) -> Settled | None:
         deadline = None if wait is None else monotonic() + wait
+        is_urgent = wait is not None and not flags & ANYCAST  # The reply is waited for.
 
         def send(now: int) -> int | None:
-            is_urgent = wait is not None and not flags & ANYCAST  # The reply is waited for.
+            patience_ns = 0  # As for all messages; a request lasts as long as who asks waits.
+            if deadline is not None and flags & ANYCAST:
+                patience_ns = int(min(deadline - monotonic(), REQUEST_PATIENCE_S_MAX) * SECOND)
             sequence = self._machine.publish_in(
-                now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent
-            )
+                now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent,
+                patience_ns=max(0, patience_ns),
+            )  # fmt: skip
             if sequence is not None and wait is not None:
                 self._waiting[lane.subject, sequence] = None
             return sequence

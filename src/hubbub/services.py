@@ -168,13 +168,14 @@ class Services:
     def wait_for_members(self, count: int, timeout: float | None = None) -> bool:
         """Wait until this node knows so many others; False: not in time."""
         view = self.driver.machine.view
-        return self.driver.wait(lambda: sum(1 for _ in list(view.present())) >= count, timeout)
+        return self.driver.wait(lambda: sum(1 for _ in view.present()) >= count, timeout)
 
     def find(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
         """Ask all nodes which services they manage, and return what they say within a time."""
         machine = self.driver.machine
         self.driver.call(machine.looking.inquire)
-        asked = {member.node for member in list(machine.view.present())}
+        with self.driver.lock:
+            asked = {member.node for member in machine.view.present()}
         self.driver.wait(lambda: asked <= machine.looking.inventories.keys(), timeout)
         return self._found()
 
@@ -303,7 +304,8 @@ class Services:
             driver.call(lambda now: driver.core.endpoint.send(None, MEMBERS, 0, body))
         except ClosedError:
             return
-        is_alone = not any(True for _ in list(self.driver.machine.view.present()))
+        with self.driver.lock:
+            is_alone = next(self.driver.machine.view.present(), None) is None
         again_ns = monotonic_ns() + (_ANNOUNCE_ALONE_NS if is_alone else _ANNOUNCE_NS)
         self._node._call_at(again_ns, self._announce)
 

@@ -80,7 +80,8 @@ class SubjectServices:
         asked = {name: unite([tuple(some)]) for name, some in wanted.items()}
         if asked.get("") == ():
             asked[""] = (_EVERYTHING,)
-        for name in self._asked.keys() | asked.keys():
+        # What is new comes first, so that nothing is wanted by nobody while patterns change over.
+        for name in (*asked, *(self._asked.keys() - asked.keys())):
             if self._asked.get(name) != asked.get(name):
                 self._ask_one(name, asked.get(name))
         self._asked = asked
@@ -121,8 +122,7 @@ class SubjectServices:
 
         def publish(payload: Any, *, flush: bool = False, time_ns: int | None = None) -> int:
             data = check_payload(publisher.make_bytes(payload))
-            own = publisher.publish_own(data, time_ns)
-            service.publish_plain(lane, data)
+            own = publisher.publish_own(data, time_ns, lambda: service.publish_plain(lane, data))
             return own + lane.receivers
 
         return publish

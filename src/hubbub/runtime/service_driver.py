@@ -210,13 +210,17 @@ class ServiceDriver:
         return number is not None
 
     def wait(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait until something is so; what the I/O thread does may make it so."""
+        """Wait until something is so: asked under the lock, as the I/O thread may make it so."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
 
-        def is_over() -> bool:
-            return self.closed_reason is not None or is_ready()
+        def is_so() -> bool:
+            with self.lock:
+                return is_ready()
 
-        while not is_ready():
+        def is_over() -> bool:
+            return self.closed_reason is not None or is_so()
+
+        while not is_so():
             if self.loop.is_loop_thread() or self.closed_reason is not None:
                 return False
             left_s = None if deadline_s is None else deadline_s - time.monotonic()

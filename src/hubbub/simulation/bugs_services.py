@@ -82,15 +82,15 @@ def end_not_remembered(sound: Method) -> Method:
 @bug(Seen, "take", "services_loss")
 def message_taken_each_time(sound: Method) -> Method:
     """Take a message as often as it comes."""
-    return lambda self, origin, first, count: (1 << count) - 1
+    return lambda self, origin, first, count, now: (1 << count) - 1
 
 
 @bug(Seen, "take", "services_burst")
 def batch_taken_each_time(sound: Method) -> Method:
     """Look only at single messages whether they have come."""
 
-    def take(self: Seen, origin: Any, first: int, count: int) -> int:
-        new: int = sound(self, origin, first, count)
+    def take(self: Seen, origin: Any, first: int, count: int, now: int) -> int:
+        new: int = sound(self, origin, first, count, now)
         return new if count == 1 else (1 << count) - 1
 
     return take
@@ -176,7 +176,7 @@ def service_of_nobody_heard_by_nobody(sound: Method) -> Method:
 @bug(Seen, "take", "services_subjects", seed=6)
 def subjects_counted_together(sound: Method) -> Method:
     """Take the numbers of all subjects of a publisher for one sequence."""
-    return lambda self, origin, first, count: sound(self, origin[:2], first, count)
+    return lambda self, origin, first, count, now: sound(self, origin[:2], first, count, now)
 
 
 @bug(HandOvers, "take", "services_join", seed=2, by="at once (H2)")
@@ -201,7 +201,7 @@ def no_copies(sound: Method) -> Method:
     return update
 
 
-@bug(Manager, "_gathered_ns", "services_lists_lost")
+@bug(Copies, "gathered_ns", "services_lists_lost")
 def list_not_gathered(sound: Method) -> Method:
     """Say that a service is wanted by nobody, as soon as nobody has its list."""
     return lambda self, service: 0

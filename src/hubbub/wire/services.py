@@ -6,6 +6,7 @@ sent it. In a SERVICE frame they stand behind an envelope, which says who asked,
 the how-manieth time, and for how long. ANSWER, NOTICE and MEMBERS are ours alone.
 """
 
+from functools import lru_cache
 from hashlib import sha1
 from struct import Struct
 from typing import Annotated, Any, Final, NamedTuple
@@ -27,6 +28,7 @@ from hubbub.limits import (
     SERVICE_PAYLOAD_BYTES_MAX,
     SUBJECT_BYTES_MAX,
 )
+from hubbub.subjects import is_subject
 from hubbub.wire import payloads
 from hubbub.wire.header import KEY_BYTES as PEER_KEY_BYTES
 from hubbub.wire.places import is_place
@@ -83,6 +85,7 @@ ENVELOPE_BYTES: Final = ENVELOPE.size
 ANSWER_BYTES: Final = _ANSWER.size
 _V1_HEAD_BYTES: Final = 1 + KEY_BYTES
 BARE_BYTES_MAX: Final = _V1_HEAD_BYTES + SERVICE_PAYLOAD_BYTES_MAX
+_is_subject: Final = lru_cache(4096)(is_subject)  # The same ones come again and again.
 
 U64 = Annotated[int, msgspec.Meta(ge=0)]
 U32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
@@ -255,6 +258,8 @@ def decode_request(body: bytes) -> Request | None:
         if decoded is None or not _is_reachable(decoded.place, decoded.entries):
             return None
         extra = decoded
+    if extra.subject and not _is_subject(extra.subject):
+        return None
     return Request._make((*head, message, extra))
 
 

@@ -11,7 +11,9 @@ from hubbub.wire.services import (
     PUBLISH,
     SUBSCRIBE_SERVICE,
     UNSUBSCRIBE_SERVICE,
+    Extra,
     Message,
+    Request,
     decode_message,
     decode_request,
     distance,
@@ -123,3 +125,14 @@ def test_empty_payload_travels_in_an_envelope_only() -> None:
 
 def test_message_in_an_envelope_is_the_bare_message() -> None:
     assert encode_request(_PUBLISH).endswith(encode_message(_PUBLISH.message))
+
+
+@pytest.mark.parametrize("subject", ["no subject", "/a//b", "/a/*", "/...", "/" + "a/" * 100])
+def test_request_on_what_is_no_subject_is_none(subject: str) -> None:
+    for type in (PUBLISH, INFO):
+        request = Request(
+            1, 0, 0, NODES[0], 1, 1, 1, 0, 1, Message(type, KEY, b"x"), Extra(subject=subject)
+        )
+        sound = request._replace(extra=Extra(subject="/a/b"))
+        assert decode_request(encode_request(request)) is None
+        assert decode_request(encode_request(sound)) == sound

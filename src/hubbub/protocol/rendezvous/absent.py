@@ -87,7 +87,7 @@ class Absent:
         # For whom else it was to be passed on, somebody else has done so.
         extra = Extra(subject=info.extra.subject) if info.extra.subject else NOTHING
         info = info._replace(flags=info.flags & (BATCH | RETAIN), hops=0, extra=extra)
-        size_bytes = ENVELOPE_BYTES + len(info.message.rest)
+        size_bytes = _size_bytes(info)
         is_full = (
             box.size_bytes + size_bytes > ABSENT_NODE_BYTES_MAX
             or self.size_bytes + size_bytes > ABSENT_BYTES_MAX
@@ -104,23 +104,37 @@ class Absent:
         box.size_bytes += size_bytes
         self.size_bytes += size_bytes
 
-    def heard(self, now: int, node: bytes) -> None:
-        """Send what was kept for a node, which is there after all."""
+    def heard(self, now: int, node: bytes, *, is_sign: bool = True) -> None:
+        """Send what was kept for a node, which is there after all, or so it seems without a sign.
+
+        What there is no room for now follows when it has acknowledged some. If it stands still
+        again, that is another absence.
+        """
         member, box = self.view.members.get(node), self.boxes.get(node)
         if box is None or member is None or not member.is_present:
             return
         if box.life not in (0, member.life):
             self.drop(node)  # It began anew, and knows nothing of what it had subscribed to.
             return
-        kept, box.kept, box.again_ns = box.kept, deque(), NEVER
-        self.size_bytes -= box.size_bytes
-        box.size_bytes = 0
         if box.lost:
             self.seat.counters["given_up_absent"] += box.lost
             self.seat.events.append(GivenUp(node, box.lost))
             box.lost = 0
-        self.seat.counters["sent_to_returned"] += len(kept)
-        for info in kept:
+        box.again_ns = NEVER
+        self._send(now, node, box)
+        if is_sign and not box.kept:
+            del self.boxes[node]
+        elif is_sign:
+            box.until_ns = now + ABSENCE
+
+    def _send(self, now: int, node: bytes, box: _Box) -> None:
+        """Send what was kept as far as there is room, and leave some of it to what is new."""
+        while box.kept and self.post.hops.has_room_behind(node):
+            info = box.kept.popleft()
+            size_bytes = _size_bytes(info)
+            box.size_bytes -= size_bytes
+            self.size_bytes -= size_bytes
+            self.seat.counters["sent_to_returned"] += 1
             self.post.send(now, node, info, self._make_done(info))
 
     def leave(self, now: int) -> None:
@@ -155,7 +169,7 @@ class Absent:
             return
         for node, box in list(self.boxes.items()):
             if box.again_ns <= now < box.until_ns:
-                self.heard(now, node)
+                self.heard(now, node, is_sign=False)
             if box.until_ns > now:
                 continue
             if box.is_over or not (box.kept or box.lost):
@@ -168,6 +182,10 @@ class Absent:
             box.until_ns = now + SERVICE_LEASE
         times = (min(box.until_ns, box.again_ns) for box in self.boxes.values())
         self.due_ns = min(times, default=NEVER)
+
+
+def _size_bytes(info: Request) -> int:
+    return ENVELOPE_BYTES + len(info.message.rest)
 
 
 def _read_message(frame: bytes) -> Request | None:

@@ -91,6 +91,8 @@ class Client:
         self.view = asking.view
         self.subscribed: dict[bytes, Subscribed] = {}
         self.wild: Subscribed | None = None  # What we want whatever service it is in.
+        # What has come on subjects, as what is wanted of a service and everywhere may change over.
+        self._seen_on_subjects = Seen()
         self._ending: dict[bytes, _Ending] = {}
         # Requests to any one that came to us, by service, until they are answered.
         self._asked_us: dict[bytes, set[tuple[bytes, int, int]]] = {}
@@ -118,7 +120,7 @@ class Client:
             if known.order == order:
                 one.sequencers, one.baseline = known.sequencers, known.baseline
             else:
-                self._hand_out(one, known.sequencers.end())
+                self._let_go(known)
         self.subscribed[key] = one
         self._ask(now, one)
         return one
@@ -128,6 +130,8 @@ class Client:
         one = self.subscribed.pop(key, None)
         if one is None:
             return
+        if self.wild is not None:
+            self._let_go(one)
         message = Message(UNSUBSCRIBE_SERVICE, key)
         extra = Extra(credentials=one.credentials) if one.credentials else NOTHING
         request = self.asking.make(message, self.seat.stamp(), 0, one.epoch, extra)
@@ -138,6 +142,8 @@ class Client:
     def want_everywhere(self, now: int, patterns: Sequence[str]) -> None:
         """Want what matches these patterns whatever service it is in; none: nothing any more."""
         if not patterns:
+            if self.wild is not None:
+                self._let_go(self.wild)
             self.wild = None
         elif self.wild is None:
             sequencers = Sequencers[Delivered](self.seat.counters)
@@ -316,14 +322,10 @@ class Client:
         if is_request and not self._may_ask_us(one, info):
             self.seat.counters["requests_not_taken"] += 1
             return Answer(info.hop, FULL)
-        # Requests are numbered apart, so they have a window of their own.
         subject, count = info.extra.subject, info.messages
-        origin = (info.origin, info.incarnation ^ is_request, subject)
-        new = one.seen.take(origin, info.sequence, count)
-        if is_kept and one.wants_kept:
-            one.wants_kept, new = False, 1
+        new = self._note(now, one, info)
         if new:
-            self._pass_over_refused(now, one, origin, info)
+            self._pass_over_refused(now, one, info)
             delivered = Delivered(
                 info.message.key, one.name, info.payloads, info.origin, info.incarnation,
                 info.sequence, info.order, is_kept, info if is_request else None, subject,
@@ -337,6 +339,18 @@ class Client:
         if not is_all_new(new, count):
             self.seat.counters["duplicates"] += 1
         return Answer(info.hop, TAKEN)
+
+    def _note(self, now: int, one: Subscribed, info: Request) -> int:
+        """Note that messages have come; return which of them are new."""
+        seen, publisher, subject = one.seen, info.origin, info.extra.subject
+        if subject:
+            seen, publisher = self._seen_on_subjects, info.origin + info.message.key
+        # Requests are numbered apart, so they have a window of their own.
+        origin = (publisher, info.incarnation ^ bool(info.flags & ANYCAST), subject)
+        new = seen.take(origin, info.sequence, info.messages, now)
+        if info.flags & RETAIN and one.wants_kept:
+            one.wants_kept, new = False, 1
+        return new
 
     def deliver_plain(self, now: int, one: Subscribed, delivered: Delivered, new: int) -> None:
         """Take messages of which it is known which are new."""
@@ -381,14 +395,19 @@ class Client:
             self._hand_out(one, one.sequencers.pass_over(now, _EVERYBODY, number, count))
             self._plan(one.sequencers.due_ns)
 
-    def _pass_over_refused(self, now: int, one: Subscribed, origin: Origin, info: Request) -> None:
+    def _pass_over_refused(self, now: int, one: Subscribed, info: Request) -> None:
         """Wait for no message that the manager refused, as it says of those before this one."""
         first, count = info.sequence - info.lease_ms, info.lease_ms
         if count and one.order == FIFO:
+            origin = (info.origin, info.incarnation, info.extra.subject)
             if first == 1:
                 one.sequencers.begin(origin, first)
             self._hand_out(one, one.sequencers.pass_over(now, origin, first, count))
             self._plan(one.sequencers.due_ns)
+
+    def _let_go(self, one: Subscribed) -> None:
+        """Hand out what waits for its turn: it was noted as taken, so it would not come again."""
+        self._hand_out(one, one.sequencers.end())
 
     def _hand_out(self, one: Subscribed, items: list[Delivered]) -> None:
         one.delivered += sum(len(item.payloads) for item in items)

@@ -23,6 +23,7 @@ from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.roles import Happening, Role
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.service import Pull, Service
+from hubbub.protocol.rendezvous.view import State
 from hubbub.wire.services import (
     PASSED,
     TAKEN,
@@ -129,7 +130,10 @@ class Copies:
             service.until_ns = now + SERVICE_LEASE
         service.listing.changed.clear()
         is_same = (service.listing.count, service.listing.digest) == (copy.count, copy.digest)
-        return TAKEN if is_same or copy.is_full else UNKNOWN
+        if not (is_same or copy.is_full):
+            return UNKNOWN
+        service.copied_ns = now
+        return TAKEN
 
     def take_kept(self, now: int, kept: Kept, service: Service) -> None:
         """Take the value that a service keeps, if it is newer than ours."""
@@ -205,3 +209,35 @@ class Copies:
             pull.waiting.add(manager)
             self._ask(now, service, manager)
         return None
+
+    # Gathering.
+
+    def gathered_ns(self, service: Service) -> int:
+        """Return when all who want a service may have said so, if its list has died lately.
+
+        Where a manager dies together with those who have copies, each subscriber has to notice that
+        and to subscribe anew. Until then what is published is held, and not said to be for nobody,
+        nor sent to those alone who stand on an old list: ours is one if more have died since it was
+        copied than a manager and who had a copy beside us.
+        """
+        died_ns = [
+            member.changed_ns
+            for member in self.view.members.values()
+            if member.state is State.DEAD
+            and member.changed_ns >= service.copied_ns
+            and self.view.is_closer(service.key, member.node, self.seat.node)
+        ]
+        is_list = bool(service.listing.lines or service.copied_ns)
+        if not died_ns or (is_list and len(died_ns) <= COPIES):
+            return 0
+        return max(died_ns) + self.view.stable_ns // 3
+
+    def doubt(self, now: int, service: Service) -> bool:
+        """Begin to gather a list of ours before it is served, if it may be an old one."""
+        gathered_ns = self.gathered_ns(service)
+        if now >= gathered_ns or not service.happen(Happening.DOUBTED):
+            return False
+        self.seat.counters["doubted"] += 1
+        service.until_ns = NEVER
+        service.pull = Pull(set(), set(), gathered_ns)
+        return True

@@ -128,7 +128,7 @@ class Express:
             return None
         if self._seat.policy is not allow_everything:
             return None
-        if service.seen.take((origin, incarnation, ""), sequence, messages):
+        if service.seen.take((origin, incarnation, ""), sequence, messages, now):
             first = service.order + 1
             service.order += messages
             body = (flags & BATCH, 0, origin, incarnation, sequence, service.epoch, 0, first)
@@ -149,7 +149,7 @@ class Express:
             return None
         if epoch > SERVICE_EPOCH_MAX or order > SERVICE_NUMBER_MAX:
             return None
-        new = one.seen.take((origin, incarnation, ""), sequence, messages)
+        new = one.seen.take((origin, incarnation, ""), sequence, messages, now)
         payloads = split(rest) if flags & BATCH else [rest]
         delivered = _new_delivered(
             (key, one.name, payloads, origin, incarnation, sequence, order, False, None, "", epoch)

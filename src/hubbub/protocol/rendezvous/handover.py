@@ -97,6 +97,7 @@ class HandOvers:
         service.manager = node
         member = self.view.members.get(node)
         service.manager_life = member.life if member is not None else 0
+        service.copied_ns = now
         service.until_ns = now + FORWARDER_GRACE
         service.copies.clear()
         self._send_late(now, service, node)

@@ -66,6 +66,11 @@ class Hops:
         """Return how many frames are not acknowledged."""
         return sum(len(track.sent) + len(track.waiting) for track in self.tracks.values())
 
+    def has_room_behind(self, node: bytes) -> bool:
+        """Tell whether little waits for a node, so that old messages leave room for new ones."""
+        track = self.tracks.get(node)
+        return track is None or track.has_room_behind
+
     def is_crowded(self, now: int) -> bool:
         """Tell whether somebody who gets on has much to catch up with."""
         if not self.crowded:

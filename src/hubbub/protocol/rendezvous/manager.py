@@ -35,7 +35,6 @@ from hubbub.protocol.rendezvous.roles import Happening, Role
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.protocol.rendezvous.service import Service
 from hubbub.protocol.rendezvous.spread import Spread, make_info
-from hubbub.protocol.rendezvous.view import State
 from hubbub.wire.services import (
     ANYCAST,
     BARE,
@@ -126,6 +125,8 @@ class Manager:
         if service is None or service.role in (Role.ABSENT, Role.PULLING):
             return self._hold(now, service, request)
         if not service.is_served:
+            if self.copies.doubt(now, service):
+                return self._hold(now, service, request)
             self._take_over(now, service, Happening.ASKED)
         return self._serve(now, service, request)
 
@@ -187,14 +188,14 @@ class Manager:
 
     def _end_pull(self, now: int, service: Service) -> Answer | None:
         """Begin to manage a service, or let it be; return the last answer to what was held."""
-        gathered_ns = self._gathered_ns(service)
+        gathered_ns = self.copies.gathered_ns(service)
         if service.pull is not None and now < gathered_ns:
             service.pull.until_ns = gathered_ns
             return None
         service.pull = None
         wanted = any(one.message.type == SUBSCRIBE_SERVICE for one in service.held)
         is_kept = any(one.flags & RETAIN for one in service.held)
-        if wanted or is_kept or service.listing.lines:
+        if wanted or is_kept or service.kept is not None or service.listing.lines:
             service.happen(Happening.FOUND_NOBODY)
             service.epoch += 1
             service.order += ORDER_LEAP if service.listing.count else 0
@@ -211,22 +212,6 @@ class Manager:
         for request in held:
             answer = self._unheard(now, request)
         return answer
-
-    def _gathered_ns(self, service: Service) -> int:
-        """Return when all who want a service may have said so, if its list has died lately.
-
-        Where a manager dies together with those who have copies, each subscriber has to notice that
-        and to subscribe anew. Until then what is published is held, and not said to be for nobody.
-        """
-        if service.listing.lines:
-            return 0
-        died_ns = [
-            member.changed_ns
-            for member in self.view.members.values()
-            if member.state is State.DEAD
-            and self.view.is_closer(service.key, member.node, self.seat.node)
-        ]
-        return max(died_ns) + self.view.stable_ns // 3 if died_ns else 0
 
     def _unheard(self, now: int, request: Request) -> Answer:
         """Answer a message of a service that nobody subscribes to, unless by a wildcard."""
@@ -345,7 +330,7 @@ class Manager:
             return UNAVAILABLE, 0
         messages = request.messages
         origin = (request.origin, request.incarnation, subject)
-        new = service.seen.take(origin, request.sequence, messages)
+        new = service.seen.take(origin, request.sequence, messages, now)
         if not new:
             return TAKEN, count
         # A batch of which some had come goes on whole: subscribers take what is new to them.
@@ -428,6 +413,10 @@ class Manager:
     # Values that are kept.
 
     def _keep(self, now: int, service: Service, request: Request) -> None:
+        before, publisher = service.kept, (request.origin, request.incarnation)
+        is_same = before is not None and (before.origin, before.incarnation) == publisher
+        if before is not None and is_same and before.sequence > request.sequence:
+            return  # This one was lost on its way, and repeated.
         service.kept = Kept(
             service.key, service.epoch, service.order, request.origin, request.incarnation,
             request.sequence, RETAIN_MS, request.message.rest,
@@ -521,9 +510,10 @@ class Manager:
             service = self.services[key] = Service(key)
         return service
 
-    def forgotten(self, now: int, key: bytes, node: bytes, stamp: int) -> None:
+    def forgotten(self, now: int, key: bytes, node: bytes, stamp: int, subject: str = "") -> None:
         """Hear that a subscriber knows nothing of it: it was started anew, or has left."""
-        self.everywhere.drop(now, node, stamp)
+        if subject:  # Without one it says nothing of what is wanted everywhere.
+            self.everywhere.drop(now, node, stamp)
         service = self.services.get(key)
         line = None if service is None else service.listing.find(node)
         if service is not None and line is not None and line.stamp <= stamp:
@@ -573,7 +563,7 @@ class Manager:
             return
         if service.is_empty:
             service.until_ns = min(service.until_ns, now)
-        else:
+        elif not self.copies.doubt(now, service):
             self._take_over(now, service, Happening.CLOSER_WENT)
 
     def _check_hand_over(self, now: int, service: Service) -> None:
@@ -657,8 +647,10 @@ class Manager:
 
     def _expire(self, now: int, service: Service) -> None:
         """End a copy, or the grace of a forwarder."""
-        service.until_ns = now + SERVICE_LEASE
         service.happen(Happening.EXPIRED)
+        # No longer than others remember who unsubscribed since: it would bring them back.
+        since_ns = service.copied_ns if service.role is Role.COPY else now
+        service.until_ns = since_ns + SERVICE_LEASE
         if service.role is Role.ABSENT:
             self.services.pop(service.key, None)
 

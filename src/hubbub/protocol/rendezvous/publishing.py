@@ -186,12 +186,17 @@ class Publishing:
 
     def publish(
         self, now: int, lane: Lane, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
-        is_urgent: bool = False,
+        is_urgent: bool = False, patience_ns: int = 0,
     ) -> int:  # fmt: skip
-        """Publish a message, for which there is room; return its number."""
+        """Publish a message, for which there is room; return its number.
+
+        One that goes alone may be given up sooner or later than others: a request, for instance,
+        when nobody waits for the reply any more.
+        """
         if flags or credentials or is_urgent:
             flags |= PROMPT if is_urgent else 0
-            return self._publish_alone(now, lane, payload, flags, credentials)
+            until_ns = now + (patience_ns or self.patience_ns)
+            return self._publish_alone(now, lane, payload, flags, credentials, until_ns)
         if not lane.waiting and self._may_go(now, lane):
             self.messages += 1
             self.size_bytes += len(payload)
@@ -209,7 +214,7 @@ class Publishing:
         return number
 
     def _publish_alone(
-        self, now: int, lane: Lane, payload: bytes, flags: int, credentials: bytes
+        self, now: int, lane: Lane, payload: bytes, flags: int, credentials: bytes, until_ns: int
     ) -> int:
         """Publish what cannot share a frame with others; those that wait go first."""
         self._cut(now, lane)
@@ -224,7 +229,7 @@ class Publishing:
         name = lane.name if flags & RETAIN else ""
         extra = Extra(name=name, credentials=credentials, subject=lane.subject)
         extra = NOTHING if extra == NOTHING else extra
-        tail, until_ns = encode_extra(extra), now + self.patience_ns
+        tail = encode_extra(extra)
         self._begin(
             now,
             Published(lane, number, flags, payload, extra, tail, 1, len(payload), now, until_ns),

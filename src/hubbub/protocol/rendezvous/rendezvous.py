@@ -266,18 +266,18 @@ class Rendezvous:
 
     def publish_in(
         self, now: int, lane: Lane, payload: bytes, *, flags: int = 0, credentials: bytes = b"",
-        is_urgent: bool = False,
+        is_urgent: bool = False, patience_ns: int = 0,
     ) -> int | None:  # fmt: skip
         """Publish in a service that is known already."""
         self.seat.now = now
-        is_plain = not (flags or credentials or is_urgent)
-        if is_plain and self.single.publish(now, lane, payload):
+        if not (flags or credentials or is_urgent) and self.single.publish(now, lane, payload):
             return lane.last
         if not self.publishing.has_room_in(lane) or self.hops.is_crowded(now):
             return None
         return self.publishing.publish(
-            now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent
-        )
+            now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent,
+            patience_ns=patience_ns,
+        )  # fmt: skip
 
     def has_room_in(self, lane: Lane) -> bool:
         """Tell whether a message can be published: others take what this node sends."""

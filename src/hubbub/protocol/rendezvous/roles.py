@@ -29,6 +29,7 @@ class Happening(Enum):
     GIVEN_UP = "given up"  # Nobody subscribes, nobody wants to; or another is in charge.
     CLOSER_CAME = "closer came"
     CLOSER_WENT = "closer went"  # We are the closest; who was closer is gone.
+    DOUBTED = "doubted"  # So are all who had a newer list than ours.
     HANDED = "handed"  # The new manager has said that it has the list.
     REFUSED = "refused"  # It did not in time.
     EXPIRED = "expired"  # A copy that is not renewed, or the grace of a forwarder.
@@ -45,6 +46,7 @@ TRANSITIONS: Final[dict[tuple[Role, Happening], Role]] = {
     (_R.PULLING, _H.GIVEN_UP): _R.ABSENT,
     (_R.COPY, _H.ASKED): _R.MANAGING,
     (_R.COPY, _H.CLOSER_WENT): _R.MANAGING,
+    (_R.COPY, _H.DOUBTED): _R.PULLING,
     (_R.COPY, _H.LISTED): _R.MANAGING,
     (_R.COPY, _H.EXPIRED): _R.ABSENT,
     (_R.MANAGING, _H.CLOSER_CAME): _R.HANDING,
@@ -54,6 +56,7 @@ TRANSITIONS: Final[dict[tuple[Role, Happening], Role]] = {
     (_R.HANDING, _H.CLOSER_WENT): _R.MANAGING,
     (_R.HANDING, _H.GIVEN_UP): _R.ABSENT,
     (_R.FORWARDING, _H.CLOSER_WENT): _R.MANAGING,
+    (_R.FORWARDING, _H.DOUBTED): _R.PULLING,
     (_R.FORWARDING, _H.LISTED): _R.MANAGING,
     (_R.FORWARDING, _H.EXPIRED): _R.COPY,
 }

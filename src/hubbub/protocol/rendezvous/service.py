@@ -74,6 +74,7 @@ class Service:
         self.arriving: Arriving | None = None
         self.copies: dict[bytes, bool] = {}  # Who holds one, and whether it needs all of it.
         self.copy_ns = NEVER
+        self.copied_ns = 0  # When our list was last the same as that of the manager.
         self.turn = 0  # Of the members that answer requests.
 
     @property

@@ -29,7 +29,7 @@ from hubbub.wire.services import (
     Request,
 )
 
-Gone = Callable[[int, bytes, bytes, int], None]  # Somebody has forgotten that it subscribed.
+Gone = Callable[[int, bytes, bytes, int, str], None]  # Somebody has forgotten that it subscribed.
 Lane = tuple[bytes, int, bytes, str]  # Of whom, in which life, in which service, on what subject.
 _PASSED_ON_MAX: Final = 4096
 
@@ -52,11 +52,20 @@ class Spread:
         others = {line.node: line for line in lines if not line.flags & BARE}
         others.pop(self.seat.node, None)
         nodes = list(others)
-        branches = plan(nodes if len(nodes) <= DIRECT_FAN_OUT else self.order(nodes))
+        is_many = len(nodes) > DIRECT_FAN_OUT
+        straight = set(self._unknown(nodes)) if is_many else set()
+        known = [node for node in nodes if node not in straight] if straight else nodes
+        branches = plan(self.order(known) if is_many else known)
+        branches += [(node, []) for node in straight]
         single = [(node, others[node].place) for node, below in branches if not below]
         if single:
             self.post.send_all(now, single, info, self.done(info))
         self._send_branches(now, [branch for branch in branches if branch[1]], info)
+
+    def _unknown(self, nodes: list[bytes]) -> list[bytes]:
+        """Return who is in nobody's view, as guests are: only we know where they can be reached."""
+        view = self.post.view
+        return [node for node in nodes if not view.is_present(node)]
 
     def _send_bare(self, place: Place, info: Request) -> None:
         for payload in info.payloads:
@@ -123,7 +132,7 @@ class Spread:
     def take_answer(self, now: int, info: Request, node: bytes, answer: Answer | None) -> None:
         """Hear what became of a message at a node."""
         if answer is not None and answer.status == UNKNOWN:
-            self._gone(now, info.message.key, node, answer.number)
+            self._gone(now, info.message.key, node, answer.number, info.extra.subject)
         elif answer is not None and answer.number == HEARS_GROUP:
             self.post.group.believe(now, node)
 

@@ -69,6 +69,7 @@ class Swim:
         self.profile = profile
         self.seeds = seeds
         self.incarnation = incarnation
+        seat.stamp_above(incarnation)  # Also if the clock goes back: requests are of this life.
         self.changes: list[tuple[News, Member]] = []
         self.was_declared_dead = False  # And has objected; the client looks at it.
         self._mourned = -1  # The last incarnation in which we were.
@@ -109,9 +110,11 @@ class Swim:
         member = self.view.members.get(node)
         if member is not None:
             member.heard_ns = now
-        else:
+        if member is None:
             self._apply(now, Record(node, place[0], place[1], 0, life, 0), place)
             self._ping(now, node, place)
+        elif member.is_guest:
+            member.changed_ns = now  # Forgotten, it would come and leave once more.
 
     def add_seed(self, now: int, place: Place) -> None:
         """Ask at one more address from now on."""
@@ -261,8 +264,7 @@ class Swim:
 
     def _tell_of(self, now: int, member: Member, state: State) -> None:
         """Say ourselves that somebody is worse off than thought."""
-        host, port = member.place
-        worse = Record(member.node, host, port, member.incarnation, member.life, int(state))
+        worse = msgspec.structs.replace(member.record(), state=int(state))
         self._apply(now, worse, member.place)
         self._plan()
 

@@ -112,6 +112,12 @@ class Track(Generic[Frame]):
         """Tell whether more waits than may."""
         return len(self.waiting) > HOP_BACKLOG or self.waiting_bytes > HOP_BACKLOG_BYTES
 
+    @property
+    def has_room_behind(self) -> bool:
+        """Tell whether less waits than half of what may."""
+        is_short = len(self.waiting) < HOP_BACKLOG // 2
+        return is_short and self.waiting_bytes < HOP_BACKLOG_BYTES // 2
+
     def pop(self) -> tuple[Frame, int]:
         """Take out what has waited longest."""
         frame, size_bytes = self.waiting.popleft()

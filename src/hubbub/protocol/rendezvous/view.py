@@ -37,6 +37,7 @@ class News(IntEnum):
     DIED = 4
     WENT = 5
     SETTLED = 6
+    LOOKED_ON = 7
 
 
 _BAD_NEWS = {State.SUSPECT: News.SUSPECTED, State.DEAD: News.DIED, State.LEFT: News.WENT}
@@ -46,7 +47,8 @@ class Member:
     """Another node."""
 
     __slots__ = (
-        "changed_ns", "heard_ns", "incarnation", "is_settled", "life", "node", "number", "place",
+        "changed_ns", "heard_ns", "incarnation", "is_guest", "is_settled", "life", "node", "number",
+        "place",
         "since_ns", "state", "weight",
     )  # fmt: skip
 
@@ -62,6 +64,7 @@ class Member:
         self.changed_ns = now
         self.heard_ns = now  # The last sign of life.
         self.is_settled = False
+        self.is_guest = False  # It told of itself that it had left, and never that it was here.
 
     @property
     def is_present(self) -> bool:
@@ -134,9 +137,10 @@ class View:
         told = (record.incarnation, record.state)
         if told <= (member.incarnation, int(member.state)):
             return None
-        was_present, life = member.is_present, member.life
+        was_present, life, was_met = member.is_present, member.life, not member.incarnation
         self._fold(member)
         was, member.state = member.state, State(record.state)
+        member.is_guest = member.state is State.LEFT and (was_met or member.is_guest)
         member.incarnation = record.incarnation
         member.changed_ns = now
         self._fold(member)
@@ -144,7 +148,9 @@ class View:
             self.version += 1
             self._here.discard(member.number)
             self._settled.discard(member.number)
-            return _BAD_NEWS[member.state] if was_present else None
+            news = News.LOOKED_ON if member.is_guest else _BAD_NEWS[member.state]
+            return news if was_present else None
+        self.version += record.weight != member.weight
         member.place, member.life, member.weight = place, record.life, record.weight
         if member.state is State.ALIVE:  # Only it can have said so.
             member.heard_ns = now
@@ -262,7 +268,9 @@ class View:
     def is_gone(self, node: bytes, stamp: int) -> bool:
         """Tell whether who asked for something then is known to have died, or begun anew, since."""
         member = self.members.get(node)
-        return member is not None and (not member.is_present or stamp < member.incarnation)
+        if member is None or member.is_guest:
+            return False
+        return not member.is_present or stamp < member.incarnation
 
     def is_dead(self, node: bytes) -> bool:
         """Tell whether a node is taken for dead, and did not say that it goes."""

@@ -17,6 +17,8 @@ from hubbub.limits import (
     ORDER_LEAP_PATIENCE,
     ORDER_PATIENCE,
     SECOND,
+    SEEN_KEPT,
+    SEEN_PUBLISHERS_CEILING,
     SEEN_PUBLISHERS_MAX,
     SEEN_WINDOW,
     SERVICE_LEASE,
@@ -115,9 +117,23 @@ def test_gap_is_known_after_a_window_of_messages_without_one() -> None:
 
 def test_publishers_that_are_remembered_are_bounded() -> None:
     seen = Seen()
-    for number in range(SEEN_PUBLISHERS_MAX + 10):
+    for number in range(2 * SEEN_PUBLISHERS_CEILING + 10):
         assert seen.is_new((NODE, number), 1)
-    assert len(seen) == SEEN_PUBLISHERS_MAX
+    assert len(seen) == SEEN_PUBLISHERS_CEILING + 10
+    assert seen.is_new((NODE, 0), 1) and not seen.is_new((NODE, SEEN_PUBLISHERS_CEILING), 1)
+
+
+def test_publisher_is_remembered_as_long_as_anything_of_it_may_be_repeated() -> None:
+    seen, now = Seen(), 5 * SEEN_KEPT
+    others = iter(range(1, 1 << 20))
+    for number in range(1, 4):
+        assert seen.is_new((NODE, 0), number, now)
+        for _ in range(5):
+            now += SEEN_KEPT // 5 - 1
+            for _ in range(SEEN_PUBLISHERS_MAX + 1):
+                seen.take((NODE, next(others)), 1, 1, now)
+        assert not seen.is_new((NODE, 0), number, now)
+    assert len(seen) < next(others)  # Those who were silent since are forgotten.
 
 
 # Lists.

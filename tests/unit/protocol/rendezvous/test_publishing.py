@@ -23,6 +23,9 @@ from hubbub.protocol.rendezvous.rendezvous import Options, Rendezvous
 from hubbub.protocol.rendezvous.track import Track
 from hubbub.wire.header import ANSWER, HEADER_BYTES, SERVICE
 from hubbub.wire.services import (
+    ANSWERS,
+    ANYCAST,
+    PASSED,
     PUBLISH,
     TAKEN,
     Request,
@@ -285,3 +288,23 @@ def test_ways_to_hear_of_what_was_passed_on_are_bounded(monkeypatch: pytest.Monk
     assert 0 < len(pair.manager.express._done) <= 2
     assert pair.publisher.seat.counters["duplicates"] == 0
     assert len(pair.publisher.seat.deliveries) == len(others)
+
+
+def test_request_is_given_up_when_who_asked_waits_no_more_and_not_before() -> None:
+    pair = Pair()
+    pair.manager.subscribe(pair.now, pair.name, flags=ANSWERS)
+    machine, ends = pair.publisher, {}
+    lane = machine.publishing.lane(pair.name)
+    begun = pair.now
+    for patience_ns in (3 * SECOND, 12 * SECOND):
+        number = machine.publish_in(
+            pair.now, lane, b"how long?", flags=ANYCAST, patience_ns=patience_ns
+        )
+        ends[number] = patience_ns
+    while lane.requests:
+        pair.pass_time(SECOND)
+        assert {ends[one.sequence] for one in machine.seat.settled} == {
+            patience_ns for patience_ns in ends.values() if begun + patience_ns <= pair.now
+        }
+    assert pair.now - begun == 12 * SECOND
+    assert {one.status for one in machine.seat.settled} == {PASSED}

@@ -5,7 +5,14 @@ from random import Random
 
 import pytest
 
-from hubbub.limits import ABSENCE, ABSENT_NODE_BYTES_MAX, MS, SECOND, SERVICE_LEASE
+from hubbub.limits import (
+    ABSENCE,
+    ABSENT_NODE_BYTES_MAX,
+    HOP_BACKLOG,
+    MS,
+    SECOND,
+    SERVICE_LEASE,
+)
 from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import GivenUp
@@ -190,3 +197,29 @@ def test_what_is_kept_for_one_node_is_bounded_and_the_rest_is_told() -> None:
     town.pass_time(5 * BACK)
     (given_up,) = town.given_up()
     assert 0 < given_up.messages == count - len(town.heard())
+
+
+def test_second_absence_soon_after_the_first_is_as_long_as_any() -> None:
+    town = Town(3)
+    sent = []
+    for seconds in (6, 9):
+        assert seconds * SECOND < ABSENCE < (6 + 4 + 9) * SECOND
+        town.is_still = True
+        for _ in range(10 * seconds):
+            sent += town.publish(1)
+            town.pass_time(99 * MS)
+        town.is_still = False
+        town.pass_time(4 * SECOND)
+    assert sorted(town.heard()) == sent
+    assert not town.given_up() and not town.manager.manager.absent.boxes
+
+
+def test_more_messages_than_may_wait_are_sent_to_one_that_returns_as_room_comes() -> None:
+    town = Town(3)
+    town.stand_still()
+    town.is_still = True
+    sent = town.publish(2 * HOP_BACKLOG)
+    town.is_still = False
+    town.pass_time(8 * BACK)
+    assert sorted(town.heard()) == sent
+    assert not town.given_up()

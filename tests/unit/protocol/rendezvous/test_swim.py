@@ -11,13 +11,13 @@ from hubbub.limits import (
     INCARNATION_LEAD_US,
     SECOND,
 )
-from hubbub.protocol.rendezvous.placement import XorPlacement
+from hubbub.protocol.rendezvous.placement import WeightedPlacement, XorPlacement
 from hubbub.protocol.rendezvous.profile import FAST, SEED
 from hubbub.protocol.rendezvous.seat import Place, Seat
 from hubbub.protocol.rendezvous.swim import Swim, first_incarnation
 from hubbub.protocol.rendezvous.view import State, View
 from hubbub.wire.header import HEADER_BYTES
-from hubbub.wire.services import JOIN, NEWS, Members, Record, decode_members
+from hubbub.wire.services import JOIN, NEWS, Members, Record, decode_members, node_key
 
 OTHER = b"other......."
 
@@ -208,3 +208,22 @@ def test_suspect_that_is_heard_lives_on_by_the_times_of_the_first_version() -> N
     assert swim.view.is_present(OTHER)
     live_until(swim, 100 * SECOND)
     assert not swim.view.is_present(OTHER)
+
+
+def test_suspect_and_who_is_cleared_keep_their_weight() -> None:
+    swim = make_swim()
+    swim.hear_of(0, Record(OTHER, "10.0.0.2", 1, 1, 1, int(State.ALIVE), 100))
+    swim.suspect(0, OTHER)
+    member = swim.view.members[OTHER]
+    assert (member.state, member.weight) == (State.SUSPECT, 100)
+
+
+def test_closest_node_is_looked_for_anew_when_a_weight_is_told() -> None:
+    seat = Seat(bytes(12), 1, 7, Random(1), 0)
+    swim = Swim(seat, View(seat, WeightedPlacement(), 2 * SECOND, 1), FAST, [], 1)
+    swim.meet(0, OTHER, 1, ("10.0.0.2", 1))
+    keys = [node_key(bytes([number]) * 12) for number in range(100)]
+    before = [swim.view.closest(key) for key in keys]
+    swim.hear_of(0, Record(OTHER, "10.0.0.2", 1, 1, 1, int(State.ALIVE), 100))
+    after = [swim.view.closest(key) for key in keys]
+    assert after.count(OTHER) > before.count(OTHER)
