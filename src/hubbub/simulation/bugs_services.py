@@ -512,3 +512,9 @@ def name_hashed_as_typed(sound: Method) -> Method:
         return sha1(name.encode(), usedforsecurity=False).digest()
 
     return service_key
+
+
+@bug(Manager, "stood_still", "services_manager_still", by="(H7)")
+def manager_that_never_doubts_itself(sound: Method) -> Method:
+    """Serve on after any pause, though another may have taken the place."""
+    return lambda self, now: None

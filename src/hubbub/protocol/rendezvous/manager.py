@@ -612,6 +612,19 @@ class Manager:
                 service.pull.waiting.discard(node)
         self._plan_all()
 
+    def stood_still(self, now: int) -> None:
+        """Ask whether others took our place while we stood still, before anything is served.
+
+        What such a manager numbers comes below the numbers of the next one, and is late.
+        """
+        for service in list(self.services.values()):
+            if not service.is_empty and service.is_served and service.happen(Happening.DOUBTED):
+                self.seat.counters["doubted"] += 1
+                service.hand_over = None
+                if not self.copies.pull(now, service):
+                    self._end_pull(now, service)
+        self._plan_all()
+
     def heard(self, now: int, node: bytes) -> None:
         """Hear a node of which it was not known whether it lives."""
         self.doubts.heard(now, node, [service.listing for service in self.services.values()])

@@ -146,6 +146,8 @@ class Rendezvous:
         self.ear = Ear(self.seat, self.view, self.client.subscribed)
         self.looking = Looking(self.manager, self.client)
         self.is_closed = False
+        self._stall_ns = profile.suspicion_ns
+        self._woke_ns = now  # When time was last looked at, which is each round of pings.
         self._leave_ns = NEVER
         self._has_entrusted = False
         self._answers: dict[Place, list[Answer]] = {}
@@ -338,6 +340,8 @@ class Rendezvous:
     def receive(self, now: int, data: bytes, place: Place) -> bool:
         """Take a datagram; True: its answer may wait until `deadline` is asked for."""
         self.seat.now = now
+        if now - self._woke_ns > self._stall_ns:
+            self._wake(now)
         if not self.is_closed:
             passage = self.express.take(now, data)
             if passage is not None:
@@ -538,6 +542,9 @@ class Rendezvous:
         self.seat.now = now
         if self.is_closed:
             return
+        if now - self._woke_ns > self._stall_ns:
+            self._wake(now)
+        self._woke_ns = now
         if now >= self.swim.due_ns:
             self.swim.advance(now)
             self._follow(now)
@@ -551,6 +558,12 @@ class Rendezvous:
         self._follow(now)
         if self.seat.is_leaving:
             self._go(now)
+
+    def _wake(self, now: int) -> None:
+        """Find out what became of us while we stood still: others may have taken us for dead."""
+        self._woke_ns = now
+        if not self.seat.is_leaving:
+            self.manager.stood_still(now)
 
     def _go(self, now: int) -> None:
         """Leave for good once everything was handed over, or patience ends."""
