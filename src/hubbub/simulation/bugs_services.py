@@ -428,9 +428,9 @@ def subscriber_acknowledged_and_not_entered(sound: Method) -> Method:
 def message_of_a_stranger_not_taken(sound: Method) -> Method:
     """Take the first message of a publisher for one that has come already."""
 
-    def take(self: Seen, origin: Origin, first: int, count: int) -> int:
+    def take(self: Seen, origin: Origin, first: int, count: int, now: int = 0) -> int:
         is_stranger = origin not in self._heard
-        new: int = sound(self, origin, first, count)
+        new: int = sound(self, origin, first, count, now)
         return 0 if is_stranger else new
 
     return take

@@ -193,5 +193,8 @@ def _note_hand_over(node: "ServiceNode", service: Service, begun: Begun | None) 
 
 
 def _is_known(line: Line, known: Line | None) -> bool:
-    """Tell whether a list has a line of another, or what came after it."""
-    return known is not None and (known.is_in or known.stamp > line.stamp)
+    """Tell whether a list has a line of another, or what came after it.
+
+    One that was struck off because its node seemed dead is served as long as that is there.
+    """
+    return known is not None and (known.is_in or known.is_absent or known.stamp > line.stamp)
