@@ -112,8 +112,8 @@ class Service(Closing):
         It is a subscription like any other. With `patterns` only what is published on a subject
         that matches one of them comes; the manager sees to that. `order` is `none`, `fifo` (each
         publisher's, subject by subject) or `total` (the same for everybody, and with everything:
-        neither patterns nor `no_local`). It and `no_local`, `credentials` are those of the whole
-        node: the last call decides.
+        neither patterns nor `no_local`). It and `credentials` are those of the whole node: the
+        last call decides.
         """
         wanted = _check_patterns(patterns, order)
         if no_local and order == TOTAL:
@@ -127,9 +127,9 @@ class Service(Closing):
             raise ConfigurationError(f"order={order!r}: services='v1' counts no messages")
         subscription = Subscription(
             self._host, callback=callback, context=context, queue=queue, overflow=overflow,
-            inline=inline, channel=CHANNEL,
+            inline=inline, no_local=no_local, channel=CHANNEL,
         )  # fmt: skip
-        flags = (NO_LOCAL if no_local else 0) | (ANSWERS if self._answer else 0)
+        flags = ANSWERS if self._answer else 0
         self._options = {"flags": flags, "order": order, "credentials": credentials}
         self._enter(subscription, wanted)
         return subscription
@@ -151,7 +151,7 @@ class Service(Closing):
         if len(self._subscriptions) != 1:
             return None
         [(subscription, wanted)] = self._subscriptions.items()
-        at_once = None if wanted else subscription.at_once
+        at_once = None if wanted or subscription.no_local else subscription.at_once
         return None if at_once is None else (at_once, subscription.context)
 
     create = subscribe
@@ -178,19 +178,27 @@ class Service(Closing):
         with self._lock:
             is_over = not self._subscriptions and self._answer is None
             self._patterns = patterns = unite(list(self._subscriptions.values()))
-            options = {**self._options, "flags": self._options["flags"] | also}
+            options = {**self._options, "flags": self._options["flags"] | also | self._no_local()}
         if is_over:
             self._machine.unsubscribe(now, self.name)
         else:
             self._machine.subscribe(now, self.name, patterns=patterns, **options)
 
+    def _no_local(self) -> int:
+        """Return the flag that leaves out what this node publishes, if nobody here wants that."""
+        is_everybody = all(one.no_local for one in self._subscriptions)
+        is_left_out = self._subscriptions and is_everybody and self._options["order"] != TOTAL
+        return NO_LOCAL if is_left_out else 0
+
     def _closed(self, subscription: Subscription) -> None:
         with self._lock:
+            before = self._no_local()
             self._subscriptions.pop(subscription, None)
             self._newcomers.discard(subscription)
             self._sole = self._find_sole()
             is_over = not self._subscriptions and self._answer is None
             is_less = unite(list(self._subscriptions.values())) != self._patterns
+            is_less = is_less or self._no_local() != before
         if is_over or is_less:
             with suppress(ClosedError):
                 self._driver.call(self._ask)
@@ -394,8 +402,10 @@ class Service(Closing):
             for subscription in self._newcomers.take(delivered.order):
                 subscription.deliver(delivery, subscription.context)
             return
+        is_own = delivered.origin == self._node.id
         for subscription, patterns in list(self._subscriptions.items()):
-            if not patterns or (subject and any(matches(one, subject) for one in patterns)):
+            is_wanted = not patterns or (subject and any(matches(one, subject) for one in patterns))
+            if is_wanted and not (is_own and subscription.no_local):
                 subscription.deliver(delivery, subscription.context)
 
     def _make_topic(self, origin: bytes, incarnation: int, subject: str) -> BareTopic:

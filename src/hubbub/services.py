@@ -91,7 +91,7 @@ class Services:
         self._lock = Lock()
         self._by_key: dict[bytes, Service] = {}
         self._reported: dict[tuple[str, str], float] = {}
-        link = DatagramLink(*_where(node, connection))
+        link = DatagramLink(*_where(node, connection), may_move=not node._options.listen.port)
         self._ear = _ear(node, connection, link)
         seeds, names = _seeds(node, connection)
         settings = _options(options, _batch_bytes(node, connection))

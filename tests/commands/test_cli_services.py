@@ -109,3 +109,14 @@ def test_commands_see_a_bus_as_its_nodes_do_if_they_are_told_its_options(bus: Bu
             assert told.returncode == 0, told.stderr
             message = warm.receive(DEADLINE_S)
             assert message is not None and message.payload == b"21"
+
+
+def test_peers_that_do_not_answer_are_named(bus: Bus) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    done = bus.run("service", "pub", "hype-news", "21.5", "--peers", nobody)
+    assert done.returncode == 1 and f"no node answers at {nobody}".encode() in done.stderr
+
+
+def test_delay_is_refused_where_nobody_tells_when_messages_were_published(bus: Bus) -> None:
+    done = bus.run("delay", "/...", "--links", "services", "-n", "1")
+    assert done.returncode == 2 and b"nobody tells there when" in done.stderr

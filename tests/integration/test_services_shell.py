@@ -1,5 +1,6 @@
 """What the shell of services does around its machine: options, threads, patience."""
 
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ import pytest
 import hubbub
 from hubbub.protocol.rendezvous.seat import NEVER
 from hubbub.runtime.ownership import owns
-from tests.integration.bus import DEADLINE_S, fresh_place
+from tests.integration.bus import DEADLINE_S, fresh_place, payloads, take, wait_until
 
 NAME = "hype-news"
 
@@ -108,3 +109,27 @@ def test_message_that_is_refused_comes_to_nobody_not_even_to_its_own_node() -> N
         heard = [own.receive(DEADLINE_S) for _ in sent]
         assert sent and [int(one.payload.rstrip(b"\0")) for one in heard if one] == sent
         assert own.receive(0.05) is None
+
+
+def test_own_messages_are_left_out_for_who_does_not_want_them_and_for_no_other(pair: Pair) -> None:
+    node, other = pair.first, pair.second
+    service = node.service(NAME)
+    without, with_own = service.subscribe(no_local=True), service.subscribe()
+    assert service.wait_until_subscribed(DEADLINE_S)
+    assert service.publish(b"own", wait=DEADLINE_S) == 1
+    assert other.service(NAME).publish(b"of another", wait=DEADLINE_S) == 1
+    assert sorted(payloads(take(with_own, 2))) == [b"of another", b"own"]
+    assert payloads(take(without, 1)) == [b"of another"]
+    with_own.close()
+    wait_until(lambda: service.publish(b"own again", wait=DEADLINE_S) == 0)
+
+
+def test_services_say_so_if_the_port_they_are_to_be_at_is_taken() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        where: dict[str, Any] = {"interface": "127.0.0.1", "multicast": False}
+        with pytest.raises(hubbub.HubbubError, match=f"no socket for services .* port {port}"):
+            hubbub.open("n", **where, listen=port, links=["services"])
+        with pytest.raises(hubbub.HubbubError, match="give the port as a number"):
+            hubbub.open("n", **where, listen=str(port))

@@ -11,6 +11,7 @@ from hubbub.cli.quantities import at_least
 from hubbub.cli.screen import Screen, refuse_if_nobody_reads, write_until_the_end
 from hubbub.cli.session import EXIT_INTERRUPTED
 from hubbub.cli.terminal import plural
+from hubbub.protocol.delivery import SERVICES
 
 _REFRESH_S = 1.0
 SILENCE_S = 1.0  # Then a command that waits for messages says that none comes.
@@ -65,8 +66,10 @@ def _show(wait_s: float, show: Show, is_watching: bool) -> int:
 
 def describe_silence(node: hubbub.Node, patterns: Sequence[str], what: str = "nothing yet") -> str:
     """Say what nothing came on, who is there, and what a pattern may have been meant for."""
-    peers = [peer for one in node.statistics().channels for peer in one.peers]
-    there = sum(peer.is_present for peer in peers)
+    statistics = node.statistics()
+    there = sum(peer.is_present for one in statistics.channels for peer in one.peers)
+    if SERVICES in node.links and statistics.services is not None:
+        there = len(statistics.services.members)
     nodes = f"{plural(there, 'other node')} on the bus" if there else "nobody else on the bus"
     odd = next((one for one in patterns if _is_odd(one)), None)
     hint = f"; {odd}: * alone stands for one level, a last ... for the rest" if odd else ""

@@ -139,13 +139,13 @@ class Topic:
         first, last = run[0], run[-1]
         if not self.messages:
             self._newest = first.sequence - 1
-            self._first_ns = first.published_ns
+            self._first_ns = _stamp_ns(first)
         lost = last.sequence - self._newest - len(run)
         self._measure(run, has_holes=lost > 0)
         self.messages += len(run)
         self.lost += lost
         self._newest = last.sequence
-        self._last_ns = last.published_ns
+        self._last_ns = _stamp_ns(last)
 
     def without_repeats(self, run: Sequence[Message]) -> Sequence[Message]:
         """Leave out what came before: patterns that overlap bring a message once each."""
@@ -181,6 +181,11 @@ class Topic:
         """Take in what else is to be known of a run, before it is counted."""
 
 
+def _stamp_ns(message: Message) -> int:
+    """Return when a message was published; by services nobody tells, so when it came."""
+    return message.published_ns or message.received_ns
+
+
 class PacedTopic(Topic):
     """How regularly messages were published."""
 
@@ -193,18 +198,18 @@ class PacedTopic(Topic):
             self.gaps_ns.add(self._gaps_between_neighbours(run))
             return
         stamps_ns = [self._last_ns] if self.messages else []
-        stamps_ns += [message.published_ns for message in run]
+        stamps_ns += [_stamp_ns(message) for message in run]
         self.gaps_ns.add(list(map(sub, stamps_ns[1:], stamps_ns)))
 
     def _gaps_between_neighbours(self, run: Sequence[Message]) -> list[int]:
         """Leave out the time across a hole: it is not one that the publisher made."""
         gaps_ns = [
-            after.published_ns - before.published_ns
+            _stamp_ns(after) - _stamp_ns(before)
             for before, after in pairwise(run)
             if after.sequence == before.sequence + 1
         ]
         if self.messages and run[0].sequence == self._newest + 1:
-            gaps_ns.append(run[0].published_ns - self._last_ns)
+            gaps_ns.append(_stamp_ns(run[0]) - self._last_ns)
         return gaps_ns
 
 

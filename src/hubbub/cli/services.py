@@ -200,7 +200,14 @@ def publish(
             elif not count:
                 note("no manager took it" if count is None else f"nobody subscribes to {name}")
             code = max(code, 3 if count is None else 0 if count or retain else 1)
+        _note_if_alone(node, bus)
     raise typer.Exit(code)
+
+
+def _note_if_alone(node: hubbub.Node, bus: Bus) -> None:
+    """Say that peers were named, and none of them answers: services need UDP."""
+    if bus.peers and not node.services.statistics().members:
+        note(f"no node answers at {bus.peers}: services go by UDP, at the same port as TCP")
 
 
 @app.command("sub")

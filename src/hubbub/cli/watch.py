@@ -22,6 +22,8 @@ from hubbub.cli.screen import Column, Screen, refuse_if_nobody_reads, table, wri
 from hubbub.cli.session import EXIT_INTERRUPTED, QUEUE_MESSAGES, open_node
 from hubbub.cli.terminal import plural, print_json
 from hubbub.cli.views import BW, DELAY, HZ, View
+from hubbub.errors import ConfigurationError
+from hubbub.protocol.delivery import SERVICES
 
 _BATCH_MESSAGES = 10_000  # Counted at once; payloads in shared memory are held so long.
 # How often a command that waits looks whether there is something to say, and somebody to read it.
@@ -94,7 +96,11 @@ def delay(
     Exits with 1 if -n reports went by and nothing came.
     """
     order = Order(patterns, intervals, interval, as_json)
-    _watch(open_node(bus), order, DELAY)
+    node = open_node(bus)
+    if SERVICES in node.links:
+        node.close(0)
+        raise ConfigurationError("links=services: nobody tells there when messages were published")
+    _watch(node, order, DELAY)
 
 
 @dataclass(frozen=True, slots=True)

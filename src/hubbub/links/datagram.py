@@ -38,8 +38,8 @@ class DatagramStatistics:
 class DatagramLink:
     """One UDP socket, bound to an address that others can send to."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = _bind(host, port)
+    def __init__(self, host: str, port: int, *, may_move: bool = True) -> None:
+        self._socket = _bind(host, port, may_move=may_move)
         self.place: Place = self._socket.getsockname()[:2]
         self.sent = 0
         self.received = 0
@@ -141,8 +141,8 @@ class DatagramLink:
         )
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """Bind to this port, or to any if another has it."""
+def _bind(host: str, port: int, *, may_move: bool) -> socket.socket:
+    """Bind to this port, or to any if another has it and nobody insists."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -152,7 +152,7 @@ def _bind(host: str, port: int) -> socket.socket:
         try:
             opened.bind((host, port))
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or not port:
+            if error.errno != errno.EADDRINUSE or not (port and may_move):
                 raise
             opened.bind((host, 0))
     except OSError as error:

@@ -28,6 +28,10 @@ def parse_listen(value: Any) -> ListenAt:
         if not 0 <= value <= 65_535:
             raise ConfigurationError(f"listen={value} must be a port from 0 (any) to 65535")
         return ListenAt("", value)
+    if isinstance(value, str) and value.strip().isdecimal():
+        raise ConfigurationError(
+            f"listen={value!r} is text: give the port as a number, or host:port"
+        )
     host, port = parse_address(value, "listen")
     return ListenAt(host, port or None)
 
