@@ -1,0 +1,284 @@
+"""Processes that share services without multicast, and a node of the test that publishes to them.
+
+Each member subscribes to some services, tells of each list that it manages whenever that changes,
+and in the end what it had.
+"""
+
+import random
+import select
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from typing import Any
+
+import hubbub
+from hubbub.wire.services import distance, node_key, service_key
+from tests.integration.bus import DEADLINE_S, Actor, acting, fresh_place, hear, say, wait_until
+from tests.integration.services_story import Kill, Member, Silence, Story, Told
+
+LOOK_S = 0.05  # So often each process looks at its lists.
+SILENCE_S = 0.5  # What is shorter is not told.
+
+
+def open_member(domain: str, peers: list[str]) -> hubbub.Node:
+    return hubbub.open(
+        domain=domain, interface="127.0.0.1", multicast=False, listen=0, peers=peers,
+        links=["tcp"], services=True,
+    )  # fmt: skip
+
+
+class Diary:
+    """What a subscriber had, and when nothing came."""
+
+    def __init__(self) -> None:
+        self.had: Counter[int] = Counter()
+        self.silences: list[tuple[str, float, float]] = []
+        self._last_s: dict[str, float] = {}
+
+    def follow(self, service: hubbub.Service) -> None:
+        """Subscribe to a service, on the I/O thread: another would cost half as much again."""
+        name = service.name
+        service.subscribe(lambda one: self._note(name, int(bytes(one.payload))), inline=True)
+
+    def _note(self, name: str, number: int) -> None:
+        now = time.monotonic()
+        self.had[number] += 1
+        last_s = self._last_s.get(name, now)
+        if now - last_s > SILENCE_S:
+            self.silences.append((name, last_s, now))
+        self._last_s[name] = now
+
+    def tell(self) -> dict[str, Any]:
+        """Return all of it."""
+        return {"had": sorted(self.had.elements()), "silences": self.silences}
+
+
+class Watch:
+    """Looks at the lists that a node manages."""
+
+    def __init__(self, node: hubbub.Node, names: list[str]) -> None:
+        self._id = node.id.hex()
+        self._services = [node.service(name) for name in names]
+        self._lists: dict[str, tuple[str, ...] | None] = {}
+
+    def look(self) -> Iterator[tuple[str, str, float, tuple[str, ...] | None]]:
+        """Tell of each list that has changed, as `Told` has it."""
+        for service in self._services:
+            found, now = service.subscribers, time.monotonic()
+            if found != self._lists.get(service.name):
+                self._lists[service.name] = found
+                yield self._id, service.name, now, found
+
+
+def play_member(domain: str, peers: list[str], names: list[str], wanted: list[str]) -> None:
+    """Subscribe, tell of what is managed here, and in the end of what came."""
+    diary = Diary()
+    with open_member(domain, peers) as node:
+        opened_s, is_in, word = time.monotonic(), False, ""
+        watch = Watch(node, names)
+        services = [node.service(name) for name in wanted]
+        for service in services:
+            diary.follow(service)
+        while word != "leave":
+            for told in watch.look():
+                say({"list": told})
+            if not is_in and all(one.wait_until_subscribed(0) for one in services):
+                is_in = True
+                say({"joined": [node.id.hex(), opened_s, time.monotonic()]})
+            word = hear() if select.select([sys.stdin], [], [], LOOK_S)[0] else ""
+            if word == "report":
+                say({"report": diary.tell()})
+    say({"report": diary.tell()})
+
+
+def far_name(node: bytes) -> str:
+    """Return the name of a service that any other node is closer to than this one."""
+    names = (f"service-{number}" for number in count(100))
+    key = node_key(node)
+    return next(name for name in names if distance(key, service_key(name)) >> 150 == 0x3FF)
+
+
+class Town:
+    """The members of a test: processes, and a node of the test's own that publishes."""
+
+    def __init__(self, stack: ExitStack, services: int) -> None:
+        self._stack = stack
+        self._domain = fresh_place().domain
+        self.node = stack.enter_context(open_member(self._domain, []))
+        # The first is one that a process manages, not the test itself.
+        names = [far_name(self.node.id), *(f"service-{number}" for number in range(1, services))]
+        self.story = Story(names)
+        self.members: dict[str, Actor] = {}
+        self._opening: list[tuple[Actor, list[str]]] = []
+        self._diary = Diary()
+        self._join_self()
+
+    def _join_self(self) -> None:
+        now, own, names = time.monotonic(), self.node.id.hex(), self.story.names
+        for name in names:
+            self._diary.follow(self.node.service(name))
+        for name in names:
+            assert self.node.service(name).wait_until_subscribed(DEADLINE_S)
+        self.story.members[own] = Member(own, names, now, time.monotonic())
+        self._stack.enter_context(_repeating(self._look))
+
+    def _look(self, is_over: threading.Event) -> None:
+        watch = Watch(self.node, self.story.names)
+        while not is_over.wait(LOOK_S):
+            for told in watch.look():
+                self._note(*told)
+
+    # Coming and going.
+
+    def begin(self, wanted: list[str]) -> None:
+        """Start a member, and do not wait for it."""
+        peers = [self.node.services.address]
+        actor = acting(play_member, self._domain, peers, self.story.names, wanted)
+        self._opening.append((self._stack.enter_context(actor), wanted))
+
+    def welcome(self, timeout_s: float = 0) -> None:
+        """Count those who have arrived, and wait so long for all of the others."""
+        end_s = time.monotonic() + timeout_s
+        opening, self._opening = self._opening, []
+        for actor, wanted in opening:
+            joined = self._hear(actor, "joined", end_s - time.monotonic())
+            if joined is None:
+                self._opening.append((actor, wanted))
+            else:
+                member = Member(joined[0], wanted, *joined[1:])
+                self.members[member.id] = actor
+                self.story.members[member.id] = member
+        assert not timeout_s or not self._opening, f"not here after {timeout_s} s: {self._opening}"
+
+    def fill(self, processes: int, wanted: int) -> None:
+        """Open as many members as there are to be, each with its share of the services."""
+        names = self.story.names
+        for number in range(processes):
+            self.begin([names[(number + turn) % len(names)] for turn in range(wanted)])
+        self.welcome(2 * DEADLINE_S)
+        self.settle(DEADLINE_S)
+
+    def manager(self) -> str | None:
+        """Return a process that manages something, as it says itself."""
+        for actor in self.members.values():
+            assert self._hear(actor, "nothing", 0) is None
+        found = sorted(self.story.serving().keys() & self.members.keys())
+        return random.choice(found) if found else None
+
+    def kill(self, member: str) -> None:
+        """Kill a member; another begins in its place."""
+        gone, actor = self.story.members[member], self.members.pop(member)
+        now = time.monotonic()
+        heir_of = {name for name in self.story.names if self.story.rank(name, now)[0] is gone}
+        gone.parting_s = gone.gone_s = time.monotonic()
+        actor.signal(signal.SIGKILL)
+        actor.ends()
+        with suppress(AssertionError):  # After all that it has said: that it has ended.
+            self._hear(actor, "nothing", 1)
+        served = self.story.serving()[member]
+        self.story.kills.append(Kill(gone.gone_s, member, frozenset(served | heir_of)))
+        self.begin(gone.names)
+
+    def send_away(self, member: str) -> None:
+        """Let a member leave politely; another begins in its place."""
+        gone, actor = self.story.members[member], self.members.pop(member)
+        gone.parting_s = time.monotonic()
+        actor.tell("leave")
+        _take_report(gone, self._hear(actor, "report", DEADLINE_S))
+        gone.gone_s = time.monotonic()
+        self.begin(gone.names)
+
+    # What is said.
+
+    def _hear(self, actor: Actor, kind: str, timeout_s: float) -> Any:
+        """Return what is said next, but for lists, which are noted; None: nothing in no time."""
+        end_s = time.monotonic() + timeout_s
+        while actor.has_spoken or timeout_s > 0:
+            [(said, what)] = actor.hear(max(0.0, end_s - time.monotonic())).items()
+            if said == kind:
+                return what
+            self._note(*what)
+        return None
+
+    def _note(self, member: str, name: str, at_s: float, listed: Iterable[str] | None) -> None:
+        subscribers = None if listed is None else frozenset(listed)
+        self.story.told.append(Told(member, name, at_s, subscribers))
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until the right nodes tell of lists that are as long as they should be."""
+        there = [self.story.members[member] for member in (self.node.id.hex(), *self.members)]
+        expected = {
+            (name, self.story.rank(name, time.monotonic())[0].id, count)
+            for name, count in Counter(name for one in there for name in one.names).items()
+        }
+
+        def is_complete() -> bool:
+            found = self.node.services.find(1.0)
+            return {(one.name, one.manager, one.subscribers) for one in found} == expected
+
+        wait_until(is_complete, timeout_s)
+
+    def gather(self, is_enough: Callable[[], bool], timeout_s: float) -> None:
+        """Let everybody tell what it had, again if that is not enough yet; the story is over."""
+        end_s, is_over = time.monotonic() + timeout_s, False
+        while not is_over:
+            is_over = time.monotonic() > end_s
+            _take_report(self.story.members[self.node.id.hex()], self._diary.tell())
+            for member, actor in self.members.items():
+                actor.tell("report")
+                _take_report(self.story.members[member], self._hear(actor, "report", DEADLINE_S))
+            is_over = is_over or is_enough()
+        self.story.over_s = time.monotonic()
+
+    # Publishing.
+
+    @contextmanager
+    def publishing(self, rate_hz: int) -> Iterator[None]:
+        """Publish in all services in turn, so much in all of them together."""
+        start_s = time.monotonic()
+        with _repeating(lambda is_over: self._publish(is_over, rate_hz)):
+            yield
+        self.story.planned = int(rate_hz * (time.monotonic() - start_s))
+
+    def _publish(self, is_over: threading.Event, rate_hz: int) -> None:
+        published, services = self.story.published, [self.node.service(n) for n in self.story.names]
+        start_s = time.monotonic()
+        while not is_over.is_set():
+            number = len(published)
+            published.append(time.monotonic())
+            services[number % len(services)].publish(b"%d" % number)
+            ahead_s = start_s + (number + 1) / rate_hz - time.monotonic()
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+
+
+def _take_report(member: Member, report: dict[str, Any]) -> None:
+    member.had = Counter(report["had"])
+    member.silences = [Silence(*one) for one in report["silences"]]
+
+
+@contextmanager
+def _repeating(function: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run something in a thread until the end of a block."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=function, args=(is_over,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@contextmanager
+def founding(services: int) -> Iterator[Town]:
+    """Found a town; its node is the first to leave, while there is somebody to take its lists."""
+    with ExitStack() as stack:
+        town = Town(stack, services)
+        yield town
+        town.node.close()
