@@ -177,13 +177,15 @@ class Town:
         gone, actor = self.story.members[member], self.members.pop(member)
         now = time.monotonic()
         heir_of = {name for name in self.story.names if self.story.rank(name, now)[0] is gone}
-        gone.parting_s = gone.gone_s = time.monotonic()
+        gone.parting_s = time.monotonic()
         actor.signal(signal.SIGKILL)
         actor.ends()
+        gone.gone_s = time.monotonic()
         with suppress(AssertionError):  # After all that it has said: that it has ended.
             self._hear(actor, "nothing", 1)
         served = self.story.serving()[member]
-        self.story.kills.append(Kill(gone.gone_s, member, frozenset(served | heir_of)))
+        kill = Kill(gone.parting_s, gone.gone_s, member, frozenset(served | heir_of))
+        self.story.kills.append(kill)
         self.begin(gone.names)
 
     def send_away(self, member: str) -> None:

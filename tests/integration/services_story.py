@@ -73,7 +73,8 @@ class Term(NamedTuple):
 class Kill(NamedTuple):
     """A manager was killed: these services it served, or was next to serve."""
 
-    at_s: float
+    at_s: float  # The signal is sent,
+    dead_s: float  # and the process has ended.
     member: str
     names: frozenset[str]
 
@@ -250,12 +251,25 @@ class Story:
         """
         for kill in self.kills:
             since_s = loss.published_s - kill.at_s
-            if loss.name not in kill.names or not -MARGIN_S < since_s < BLACKOUT_S + GATHER_S:
+            if loss.name not in kill.names or abs(since_s) > BLACKOUT_S + GATHER_S:
                 continue
             is_young = loss.member.joined_s > kill.at_s - MARGIN_S
-            if since_s <= 0 or is_young or self.is_list_lost(loss.name, kill):
+            is_after = since_s > -MARGIN_S and (is_young or self.is_list_lost(loss.name, kill))
+            if is_after or self._is_in_hand(loss, kill):
                 return True
         return False
+
+    def _is_in_hand(self, loss: Loss, kill: Kill) -> bool:
+        """Tell whether a manager took a message just before it was killed.
+
+        What waited for it, since the one before was killed, it takes when it begins.
+        """
+        own = [one for one in self.told if (one.member, one.name) == (kill.member, loss.name)]
+        begun_s = inf
+        for one in own:
+            begun_s = inf if one.subscribers is None else min(begun_s, one.at_s)
+        taken_s = max(loss.published_s, begun_s)
+        return kill.at_s - MARGIN_S < taken_s < kill.dead_s
 
     def blackouts(self) -> Iterator[tuple[float, str]]:
         """Tell how long nothing came to somebody since the manager was killed.

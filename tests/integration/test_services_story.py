@@ -79,7 +79,7 @@ def test_loss_and_duplicate_of_any_member_are_seen() -> None:
 
 
 def kill_of(story: Story, number: int, at_s: float) -> None:
-    story.kills.append(Kill(at_s, IDS[number], frozenset(["news"])))
+    story.kills.append(Kill(at_s, at_s, IDS[number], frozenset(["news"])))
     story.members[IDS[number]].parting_s = story.members[IDS[number]].gone_s = at_s
 
 
@@ -87,12 +87,23 @@ def test_loss_after_a_kill_is_excused_only_if_those_died_too_who_had_the_list() 
     everybody = [member(number, 0, inf, (20, 22)) for number in range(6)]
     story = tell(*everybody, told=[])
     first, *others = story.rank("news", 0)
+    story.told = [told(IDS.index(first.id), 0, *range(6))]
     kill_of(story, IDS.index(first.id), 20.1)
     lost = {one.published_s: story.is_excused(one) for one in story.losses()}
     assert lost == {20: True, 22: False}
     others[0].gone_s = 21.0
     assert not all(map(story.is_excused, story.losses()))
     others[1].gone_s = 20.1 + DETECTION_S - 1
+    assert all(map(story.is_excused, story.losses()))
+
+
+def test_loss_of_what_waited_for_a_manager_is_excused_if_that_was_killed_when_it_began() -> None:
+    story = tell(*(member(number, 0, inf, (18,)) for number in range(6)), told=[])
+    first, second, *_ = story.rank("news", 0)
+    kill_of(story, IDS.index(first.id), 17.5)
+    story.told = [told(IDS.index(second.id), 20, *range(6))]
+    assert not any(map(story.is_excused, story.losses()))
+    kill_of(story, IDS.index(second.id), 20.1)
     assert all(map(story.is_excused, story.losses()))
 
 
