@@ -17,12 +17,15 @@ from itertools import count
 from typing import Any
 
 import hubbub
+from hubbub.limits import COPIES
 from hubbub.wire.services import distance, node_key, service_key
 from tests.integration.bus import DEADLINE_S, Actor, acting, fresh_place, hear, say, wait_until
-from tests.integration.services_story import Kill, Member, Silence, Story, Told
+from tests.integration.services_story import Kill, List, Member, Silence, Story, Told
 
+SERVING = ("managing", "handing")
+KEEPING = ("copy", "forwarding")  # Who has handed a list over is often the next one, and keeps it.
 LATE_S = 0.1  # So much of the time that a publisher was late is made up for.
-LOOK_S = 0.05  # So often each process looks at its lists.
+LOOK_S = 0.1  # So often each process looks at its lists.
 SILENCE_S = 0.5  # What is shorter is not told.
 
 
@@ -60,23 +63,28 @@ class Diary:
 
 
 class Watch:
-    """Looks at the lists that a node manages."""
+    """Looks at the lists that a node manages, and at its copies of others."""
 
-    def __init__(self, node: hubbub.Node, names: list[str]) -> None:
-        self._id = node.id.hex()
-        self._services = [node.service(name) for name in names]
-        self._lists: dict[str, tuple[str, ...] | None] = {}
+    def __init__(self, node: hubbub.Node) -> None:
+        self._node = node
+        self._known: dict[str, list[Any]] = {}
 
-    def look(self) -> Iterator[tuple[str, str, float, tuple[str, ...] | None]]:
+    def look(self) -> Iterator[list[Any]]:
         """Tell of each list that has changed, as `Told` has it."""
-        for service in self._services:
-            found, now = service.subscribers, time.monotonic()
-            if found != self._lists.get(service.name):
-                self._lists[service.name] = found
-                yield self._id, service.name, now, found
+        managed, now = self._node.services.statistics().managed, time.monotonic()
+        found = {
+            one.name: [one.role not in SERVING, one.epoch, one.subscribers]
+            for one in managed
+            if one.role in (*SERVING, *KEEPING)
+        }
+        for name in self._known.keys() | found.keys():
+            known = found.get(name, [])
+            if known != self._known.get(name, []):
+                yield [self._node.id.hex(), name, now, *known]
+        self._known = found
 
 
-def play_member(domain: str, peers: list[str], names: list[str], wanted: list[str]) -> None:
+def play_member(domain: str, peers: list[str], wanted: list[str]) -> None:
     """Subscribe, tell of what is managed here, and in the end of what came."""
     with open_member(domain, peers) as node:
         opened_s, diary = time.monotonic(), Diary()
@@ -85,7 +93,7 @@ def play_member(domain: str, peers: list[str], names: list[str], wanted: list[st
         services = [node.service(name) for name in wanted]
         for service in services:
             diary.follow(service)
-        watch, is_in, word = Watch(node, names), False, ""
+        watch, is_in, word = Watch(node), False, ""
         while word != "leave":
             for told in watch.look():
                 say({"list": told})
@@ -127,10 +135,10 @@ class Town:
         for name in names:
             assert self.node.service(name).wait_until_subscribed(DEADLINE_S)
         self.story.members[own] = Member(own, names, now, time.monotonic())
-        self._stack.enter_context(_repeating(self._look))
 
-    def _look(self, is_over: threading.Event) -> None:
-        watch = Watch(self.node, self.story.names)
+    def look(self, is_over: threading.Event) -> None:
+        """Look at the lists of the test's own node."""
+        watch = Watch(self.node)
         while not is_over.wait(LOOK_S):
             for told in watch.look():
                 self._note(*told)
@@ -140,7 +148,7 @@ class Town:
     def begin(self, wanted: list[str]) -> None:
         """Start a member, and do not wait for it."""
         peers = [self.node.services.address]
-        actor = acting(play_member, self._domain, peers, self.story.names, wanted)
+        actor = acting(play_member, self._domain, peers, wanted)
         self._opening.append((self._stack.enter_context(actor), wanted))
 
     def welcome(self, timeout_s: float = 0) -> None:
@@ -167,9 +175,10 @@ class Town:
 
     def manager(self) -> str | None:
         """Return a process that manages something, as it says itself."""
-        for actor in self.members.values():
-            assert self._hear(actor, "nothing", 0) is None
-        found = sorted(self.story.serving().keys() & self.members.keys())
+        self._listen()
+        found = sorted(
+            {manager for _, manager, _ in self.story.lists(is_copy=False)} & self.members.keys()
+        )
         return random.choice(found) if found else None
 
     def kill(self, member: str) -> None:
@@ -183,7 +192,7 @@ class Town:
         gone.gone_s = time.monotonic()
         with suppress(AssertionError):  # After all that it has said: that it has ended.
             self._hear(actor, "nothing", 1)
-        served = self.story.serving()[member]
+        served = self.story.served_by(member)
         kill = Kill(gone.parting_s, gone.gone_s, member, frozenset(served | heir_of))
         self.story.kills.append(kill)
         self.begin(gone.names)
@@ -209,23 +218,35 @@ class Town:
             self._note(*what)
         return None
 
-    def _note(self, member: str, name: str, at_s: float, listed: Iterable[str] | None) -> None:
+    def _note(
+        self, member: str, name: str, at_s: float, is_copy: bool = False, epoch: int = 0,
+        listed: Iterable[str] | None = None,
+    ) -> None:  # fmt: skip
         subscribers = None if listed is None else frozenset(listed)
-        self.story.told.append(Told(member, name, at_s, subscribers))
+        self.story.told.append(Told(member, name, at_s, is_copy, epoch, subscribers))
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the right nodes tell of lists that are as long as they should be."""
+        """Wait until the right nodes have the right lists, and others the copies of them."""
         there = [self.story.members[member] for member in (self.node.id.hex(), *self.members)]
-        expected = {
-            (name, self.story.rank(name, time.monotonic())[0].id, count)
-            for name, count in Counter(name for one in there for name in one.names).items()
-        }
+        managed, copies = set[List](), set[List]()
+        for name in self.story.names:
+            listed = frozenset(one.id for one in there if name in one.names)
+            first, *others = self.story.rank(name, time.monotonic())
+            managed.add((name, first.id, listed))
+            copies.update((name, one.id, listed) for one in others[:COPIES])
+        expected = {(name, manager, len(listed)) for name, manager, listed in managed}
 
         def is_complete() -> bool:
-            found = self.node.services.find(1.0)
-            return {(one.name, one.manager, one.subscribers) for one in found} == expected
+            self._listen()
+            found = {(one.name, one.manager, one.subscribers) for one in self.node.services.find(1)}
+            is_told = self.story.lists(is_copy=False) == managed
+            return is_told and found == expected and self.story.lists(is_copy=True) >= copies
 
         wait_until(is_complete, timeout_s)
+
+    def _listen(self) -> None:
+        for actor in self.members.values():
+            assert self._hear(actor, "nothing", 0) is None
 
     def gather(self, is_enough: Callable[[], bool], timeout_s: float) -> None:
         """Let everybody tell what it had, again if that is not enough yet; the story is over."""
@@ -285,5 +306,6 @@ def founding(services: int) -> Iterator[Town]:
     """Found a town; its node is the first to leave, while there is somebody to take its lists."""
     with ExitStack() as stack:
         town = Town(stack, services)
-        yield town
+        with _repeating(town.look):
+            yield town
         town.node.close()

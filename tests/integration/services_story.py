@@ -4,14 +4,14 @@ All times are those of the monotonic clock, which the processes of a machine sha
 opens a node: a story is told by others, and judged when it is over.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
 from typing import Final, NamedTuple
 
-from hubbub.limits import COPIES, SECOND
+from hubbub.limits import HAND_OVER_PATIENCE, SECOND
 from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.wire.services import distance, node_key, service_key
 
@@ -26,6 +26,13 @@ GATHER_S: Final = STABLE_S / 3  # So long a manager without a list waits for sub
 # A death must be noticed; a manager that came after it, and has the dead one's name from an old
 # copy, doubts it for twice the time in which newcomers count.
 CONVERGENCE_S: Final = DETECTION_S + 2 * STABLE_S + MARGIN_S
+HAND_OVER_S: Final = HAND_OVER_PATIENCE / SECOND + MARGIN_S  # The same where nobody dies.
+# What was sent to somebody and not acknowledged is sent for the fourth time after 0.7 s. If it
+# leaves meanwhile, it does without.
+UNDER_WAY_S: Final = 0.7 + MARGIN_S
+
+
+List = tuple[str, str, frozenset[str]]  # A service, who has its list, and who is on it.
 
 
 class Silence(NamedTuple):
@@ -51,12 +58,19 @@ class Member:
 
 
 class Told(NamedTuple):
-    """A list, as a node that manages the service told of it; None: it manages it no longer."""
+    """A list, as a node told of it that manages the service, or has a copy; None: neither."""
 
     member: str
     name: str
     at_s: float
-    subscribers: frozenset[str] | None
+    is_copy: bool = False
+    epoch: int = 0
+    subscribers: frozenset[str] | None = None
+
+    @property
+    def served(self) -> frozenset[str] | None:
+        """Return the list, if the node manages the service."""
+        return None if self.is_copy else self.subscribers
 
 
 class Term(NamedTuple):
@@ -105,14 +119,23 @@ class Story:
 
     # Who manages what.
 
-    def serving(self) -> dict[str, set[str]]:
-        """Return what each node says that it manages now."""
-        latest = {(one.member, one.name): one.subscribers for one in self.told}
-        serving: dict[str, set[str]] = defaultdict(set)
-        for (member, name), subscribers in latest.items():
-            if subscribers is not None:
-                serving[member].add(name)
-        return serving
+    def latest(self, at_s: float = inf) -> dict[tuple[str, str], Told]:
+        """Return what nodes told last of each service."""
+        return {(one.member, one.name): one for one in self.told if one.at_s <= at_s}
+
+    def lists(self, *, is_copy: bool) -> set[List]:
+        """Return what is managed now, or the copies of it."""
+        there = {one.id for one in self.members.values() if one.parting_s == inf}
+        return {
+            (one.name, one.member, one.subscribers)
+            for one in self.latest().values()
+            if one.member in there and one.subscribers is not None and one.is_copy is is_copy
+        }
+
+    def served_by(self, member: str) -> set[str]:
+        """Return what a node said that it manages."""
+        latest = [one for one in self.latest().values() if one.member == member]
+        return {one.name for one in latest if one.served is not None}
 
     def rank(self, name: str, at_s: float) -> list[Member]:
         """Return who was there, the closest to a service first."""
@@ -127,20 +150,19 @@ class Story:
         """Return when managers of a service were killed within a time."""
         return [one.at_s for one in self.kills if name in one.names and from_s < one.at_s < to_s]
 
-    def holders(self, name: str, kill: Kill) -> list[Member]:
-        """Return who had copies of a list whose manager was killed: those whom it counted as next.
+    def is_lost(self, subscriber: str, name: str, kill: Kill) -> bool:
+        """Tell whether nobody who lived on had a copy of the last list with a subscriber on it.
 
-        It counts on the dead until it notices, and on newcomers after a while.
+        Who dies before the end of its manager was noticed does not live on.
         """
-        from_s, to_s = kill.at_s - DETECTION_S, kill.at_s - STABLE_S
-        others = [one for one in self.members.values() if one.id != kill.member]
-        there = [one for one in others if one.opened_s < to_s and one.gone_s > from_s]
-        return self._order(name, there)[:COPIES]
-
-    def is_list_lost(self, name: str, kill: Kill) -> bool:
-        """Tell whether those died, too, who had copies of a list, before anybody could go on."""
+        told = [one for one in self.latest(kill.at_s).values() if one.name == name]
+        epoch = max((one.epoch for one in told), default=0)
         until_s = kill.at_s + DETECTION_S
-        return all(one.gone_s < until_s for one in self.holders(name, kill))
+        return not any(
+            one.is_copy and one.epoch == epoch and subscriber in (one.subscribers or ())
+            for one in told
+            if self.members[one.member].gone_s > until_s
+        )
 
     def terms(self) -> list[Term]:
         """Return all lists, each for as long as its manager was there and told of no other."""
@@ -151,9 +173,9 @@ class Story:
             end_s = min(self.members[member].parting_s, self.over_s)
             ends = [*(one.at_s for one in lists[1:]), end_s]
             for one, to_s in zip(lists, ends, strict=True):
-                begun_s = inf if one.subscribers is None else min(begun_s, one.at_s)
-                if one.subscribers is not None and one.at_s < to_s:
-                    found.append(Term(member, name, begun_s, one.at_s, to_s, one.subscribers))
+                begun_s = inf if one.served is None else min(begun_s, one.at_s)
+                if one.served is not None and one.at_s < to_s:
+                    found.append(Term(member, name, begun_s, one.at_s, to_s, one.served))
         return found
 
     # What is demanded of lists.
@@ -230,15 +252,15 @@ class Story:
             if count > 1
         ]
 
-    def losses(self, last_s: float = 0) -> list[Loss]:
-        """Return what subscribers never had; of their last seconds nothing is demanded."""
+    def losses(self) -> list[Loss]:
+        """Return what subscribers never had, but for what was under way to one that left."""
         return [
             Loss(member, self.name_of(number), at_s)
             for member in self.members.values()
             if member.had is not None
             for number, at_s in enumerate(self.published)
             if self.name_of(number) in member.names
-            and member.joined_s < at_s < member.parting_s - last_s
+            and member.joined_s < at_s < member.parting_s - UNDER_WAY_S
             and number not in member.had
         ]
 
@@ -246,15 +268,14 @@ class Story:
         """Tell whether a message may be lost: because of a kill of its manager, and for a reason.
 
         - The manager had it, and had not handed it on to everybody.
-        - The subscription was so young that nobody had a copy of it.
-        - Those died, too, who had copies of the list: who comes again later misses what was held.
+        - Those died, too, who had copies of the list, or none of them had this subscription on it
+          yet: then the subscriber must come again, and may miss what is published until then.
         """
         for kill in self.kills:
             since_s = loss.published_s - kill.at_s
             if loss.name not in kill.names or abs(since_s) > BLACKOUT_S + GATHER_S:
                 continue
-            is_young = loss.member.joined_s > kill.at_s - MARGIN_S
-            is_after = since_s > -MARGIN_S and (is_young or self.is_list_lost(loss.name, kill))
+            is_after = since_s > -MARGIN_S and self.is_lost(loss.member.id, loss.name, kill)
             if is_after or self._is_in_hand(loss, kill):
                 return True
         return False
@@ -264,10 +285,10 @@ class Story:
 
         What waited for it, since the one before was killed, it takes when it begins.
         """
-        own = [one for one in self.told if (one.member, one.name) == (kill.member, loss.name)]
         begun_s = inf
-        for one in own:
-            begun_s = inf if one.subscribers is None else min(begun_s, one.at_s)
+        for one in self.told:
+            if (one.member, one.name) == (kill.member, loss.name):
+                begun_s = inf if one.served is None else min(begun_s, one.at_s)
         taken_s = max(loss.published_s, begun_s)
         return kill.at_s - MARGIN_S < taken_s < kill.dead_s
 
@@ -282,7 +303,7 @@ class Story:
                 lost = [kill for kill in self.kills if one.from_s - MARGIN_S < kill.at_s < one.to_s]
                 kills = [kill for kill in lost if one.name in kill.names]
                 began_s = max((kill.at_s for kill in kills), default=one.from_s)
-                is_lost = any(self.is_list_lost(one.name, kill) for kill in kills)
+                is_lost = any(self.is_lost(member.id, one.name, kill) for kill in kills)
                 waited_s = GATHER_S if is_lost else 0.0
                 yield one.to_s - began_s - waited_s, f"{one}, {len(kills)} killed"
 

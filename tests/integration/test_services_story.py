@@ -32,8 +32,8 @@ def member(number: int, from_s: float = 0, to_s: float = inf, lost: tuple[int, .
     return made
 
 
-def told(number: int, at_s: float, *listed: int) -> Told:
-    return Told(IDS[number], "news", at_s, frozenset(IDS[one] for one in listed))
+def told(number: int, at_s: float, *listed: int, is_copy: bool = False) -> Told:
+    return Told(IDS[number], "news", at_s, is_copy, 1, frozenset(IDS[one] for one in listed))
 
 
 def test_list_that_is_right_at_once_took_no_time() -> None:
@@ -85,38 +85,39 @@ def kill_of(story: Story, number: int, at_s: float) -> None:
 
 def test_loss_after_a_kill_is_excused_only_if_those_died_too_who_had_the_list() -> None:
     everybody = [member(number, 0, inf, (20, 22)) for number in range(6)]
-    story = tell(*everybody, told=[])
-    first, *others = story.rank("news", 0)
-    story.told = [told(IDS.index(first.id), 0, *range(6))]
-    kill_of(story, IDS.index(first.id), 20.1)
+    copies = [told(number, 0, *range(6), is_copy=True) for number in (1, 2)]
+    story = tell(*everybody, told=[told(0, 0, *range(6)), *copies])
+    kill_of(story, 0, 20.1)
     lost = {one.published_s: story.is_excused(one) for one in story.losses()}
     assert lost == {20: True, 22: False}
-    others[0].gone_s = 21.0
+    story.members[IDS[1]].gone_s = 21
     assert not all(map(story.is_excused, story.losses()))
-    others[1].gone_s = 20.1 + DETECTION_S - 1
+    story.members[IDS[2]].gone_s = 20.1 + DETECTION_S - 1
     assert all(map(story.is_excused, story.losses()))
 
 
 def test_loss_of_what_waited_for_a_manager_is_excused_if_that_was_killed_when_it_began() -> None:
-    story = tell(*(member(number, 0, inf, (18,)) for number in range(6)), told=[])
-    first, second, *_ = story.rank("news", 0)
-    kill_of(story, IDS.index(first.id), 17.5)
-    story.told = [told(IDS.index(second.id), 20, *range(6))]
+    copies = [told(number, 0, *range(6), is_copy=True) for number in (2, 3)]
+    everybody = [member(number, 0, inf, (18,)) for number in range(6)]
+    story = tell(*everybody, told=[*copies, told(1, 20, *range(6))])
+    kill_of(story, 0, 17.5)
     assert not any(map(story.is_excused, story.losses()))
-    kill_of(story, IDS.index(second.id), 20.1)
+    kill_of(story, 1, 20.1)
     assert all(map(story.is_excused, story.losses()))
 
 
 def test_subscription_that_nobody_has_a_copy_of_may_be_lost_with_its_manager() -> None:
-    young = member(5, 20, inf, (22, 30))
-    story = tell(*(member(number) for number in range(5)), young, told=[])
-    kill_of(story, IDS.index(story.rank("news", 0)[0].id), 20.1)
+    copies = [told(number, 0, *range(5), is_copy=True) for number in (1, 2)]
+    everybody = [*(member(number) for number in range(5)), member(5, 20, inf, (22, 30))]
+    story = tell(*everybody, told=[told(0, 0, *range(6)), *copies])
+    kill_of(story, 0, 20.1)
     lost = {one.published_s: story.is_excused(one) for one in story.losses()}
     assert lost == {22: True, 30: False}
 
 
 def test_blackout_counts_from_the_kill_of_its_manager_and_of_no_other() -> None:
-    story = tell(*(member(number) for number in range(6)), told=[])
+    copies = [told(number, 0, *range(6), is_copy=True) for number in (4, 5)]
+    story = tell(*(member(number) for number in range(6)), told=copies)
     story.members[IDS[0]].silences = [Silence("news", 20, 26)]
     kill_of(story, 1, 25)
     story.kills[0] = story.kills[0]._replace(names=frozenset(["other"]))
