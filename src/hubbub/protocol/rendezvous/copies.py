@@ -119,6 +119,8 @@ class Copies:
             if service.role is Role.PULLING:
                 self._hand_overs.catch_up(service, copy.epoch, copy.order)
             return PASSED if service.is_served else TAKEN
+        if service.role is Role.FORWARDING and is_changed and sender != service.manager:
+            self._hand_overs.pass_late(now, service)
         if copy.epoch < service.epoch:
             return PASSED  # Of one who was the manager before.
         service.happen(Happening.COPIED)
@@ -184,6 +186,8 @@ class Copies:
                     self._hand_overs.start(now, service, asker)
         elif service.manager not in (None, asker) and self.view.is_present(service.manager or b""):
             status, manager = PASSED, service.manager or manager
+            if self.view.is_closer(key, asker, manager):
+                self._send(now, service, asker, None)  # It may be dead, though nobody knows yet.
         else:
             self._send(now, service, asker, None)
         self.post.tell(now, asker, Known(key, status, manager, self.view.is_sure))

@@ -103,6 +103,11 @@ class HandOvers:
         self._send_late(now, service, node)
         self.announce(now, service, node)
 
+    def pass_late(self, now: int, service: Service) -> None:
+        """Pass on what came late of a list that we have handed over meanwhile."""
+        if service.manager is not None:
+            self._send_late(now, service, service.manager)
+
     def _send_late(self, now: int, service: Service, node: bytes) -> None:
         """Send what has changed since the list was."""
         listing = service.listing

@@ -66,9 +66,7 @@ from hubbub.wire.services import (
 )
 
 _NOTHING_MAX: Final = 4096
-_ENDED_NS: Final = (
-    5000 * MS
-)  # So long it is told what was ours: some looks of who looks each second.
+_ENDED_NS: Final = 5000 * MS  # So long it is told what was ours, to who looks each second.
 _NOTHING_NS: Final = 1000 * MS  # So long it is believed that nobody knows a service.
 
 
@@ -563,8 +561,18 @@ class Manager:
             return
         if service.is_empty:
             service.until_ns = min(service.until_ns, now)
+        elif service.role is Role.FORWARDING and self.view.has_left(service.manager or NOBODY):
+            self._ask_first(now, service)  # The list was given to somebody, who may not be us.
         elif not self.copies.doubt(now, service):
             self._take_over(now, service, Happening.CLOSER_WENT)
+
+    def _ask_first(self, now: int, service: Service) -> None:
+        """Serve a list of ours only when those who come next know of no manager."""
+        if service.happen(Happening.DOUBTED):
+            self.seat.counters["doubted"] += 1
+            service.hand_over, service.until_ns = None, NEVER
+            if not self.copies.pull(now, service):
+                self._end_pull(now, service)
 
     def _check_hand_over(self, now: int, service: Service) -> None:
         hand_over = service.hand_over
@@ -613,16 +621,10 @@ class Manager:
         self._plan_all()
 
     def stood_still(self, now: int) -> None:
-        """Ask whether others took our place while we stood still, before anything is served.
-
-        What such a manager numbers comes below the numbers of the next one, and is late.
-        """
+        """Ask whether another has our place: what we number would come late, below its numbers."""
         for service in list(self.services.values()):
-            if not service.is_empty and service.is_served and service.happen(Happening.DOUBTED):
-                self.seat.counters["doubted"] += 1
-                service.hand_over = None
-                if not self.copies.pull(now, service):
-                    self._end_pull(now, service)
+            if not service.is_empty and service.is_served:
+                self._ask_first(now, service)
         self._plan_all()
 
     def heard(self, now: int, node: bytes) -> None:

@@ -272,6 +272,11 @@ class View:
             return False
         return not member.is_present or stamp < member.incarnation
 
+    def has_left(self, node: bytes) -> bool:
+        """Tell whether a node said that it goes."""
+        member = self.members.get(node)
+        return member is not None and member.state is State.LEFT
+
     def is_dead(self, node: bytes) -> bool:
         """Tell whether a node is taken for dead, and did not say that it goes."""
         member = self.members.get(node)

@@ -1,4 +1,4 @@
-"""Managers that stand still, are taken for dead, and go on as if nothing had happened."""
+"""Managers of whom it is not known yet that they are dead, or that they are not."""
 
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER, TOTAL
@@ -6,6 +6,7 @@ from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.scenarios.services import check_total, feed
 from hubbub.simulation.services import Town
 from hubbub.simulation.stage import Stage
+from hubbub.wire.services import distance, node_key, service_key
 
 _NAME = "news"
 _ORDERS = (TOTAL, FIFO, TOTAL, NO_ORDER)
@@ -31,4 +32,32 @@ def services_manager_still(stage: Stage) -> None:
         town.check_complete(payloads, others)
     town.check_fifo(_NAME, [node for node in nodes[1::4] if node is not manager])
     check_total(town, [node for node in nodes[::2] if node is not manager])
+    town.note_counts()
+
+
+@scenario
+def services_newcomer_beside_the_dead(stage: Stage) -> None:
+    """Kill a manager beside a newcomer that is closer and asks for its list: nothing is lost."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_subscribed(random.randint(5, 10), _NAME)
+    manager, publisher = town.closest(_NAME), town.ranked(_NAME)[-1]
+    closer = distance(node_key(manager.id), service_key(_NAME))
+    index = next(
+        one
+        for one in range(10_000, 1_000_000)
+        if distance(node_key(town.id_of(one)), service_key(_NAME)) < closer
+    )
+    early = feed(town, publisher, _NAME, 20, 50 * MS)
+    world.run_for(1100 * MS)  # What it took just then may die with it.
+    newcomer = town.open(index)
+    if random.random() < 0.5:
+        newcomer.subscribe(_NAME)
+    world.run_for(random.randrange(2600 * MS))
+    manager.crash()
+    late = feed(town, publisher, _NAME, 200, 50 * MS)
+    world.run_for(14 * SECOND)
+    for payloads in (early, late):
+        town.check_complete(payloads, [node for node in nodes if node is not manager])
+    town.calm_down([_NAME])
     town.note_counts()
