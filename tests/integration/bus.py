@@ -73,6 +73,12 @@ def wait_until(is_so: Callable[[], Any], timeout_s: float = DEADLINE_S) -> Any:
     return result
 
 
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process stands still; a signal may take a moment to reach all its threads."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+
+
 def descriptors() -> set[tuple[str, str]]:
     """Name the open descriptors with what they are; what older tests left may go at any time."""
     gc.collect()

@@ -4,7 +4,6 @@ import asyncio
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from tests.integration.bus import (
     acting,
     fresh_place,
     hear,
+    is_stopped,
     payloads,
     say,
     take,
@@ -64,11 +64,6 @@ def test_message_published_while_the_node_looks_around_is_acknowledged_too(place
         with place.open("p") as node:
             assert node.publisher("/a", acknowledge_ms=PATIENT_MS).publish(b"1") == 1
         assert payloads(take(subscription, 1)) == [b"1"]
-
-
-def is_stopped(pid: int) -> bool:
-    """Tell whether a process has stopped: it may still do something after the signal was sent."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 @pytest.mark.parametrize("links", [["multicast"], ["local", "multicast"]], ids="+".join)

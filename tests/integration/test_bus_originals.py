@@ -16,6 +16,7 @@ from tests.integration.bus import (
     acting,
     fresh_place,
     hear,
+    is_stopped,
     payloads,
     say,
     take,
@@ -90,6 +91,7 @@ def test_publisher_that_waits_for_a_stopped_subscriber_goes_on_when_it_is_killed
             published.extend(publisher.publish(bytes(size)) for _ in range(count))
 
         victim.signal(signal.SIGSTOP)
+        wait_until(lambda: is_stopped(victim.pid))  # Else it may take all in before it stands.
         thread = threading.Thread(target=publish)
         thread.start()
         wait_until(does_not_change(published))

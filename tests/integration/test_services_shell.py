@@ -84,10 +84,12 @@ def test_what_is_waited_for_is_looked_at_under_the_lock(pair: Pair) -> None:
         looks.append(owns(driver.lock))
         return len(looks) == 3
 
-    Thread(target=lambda: [pair.second.service(NAME).subscribe() for _ in range(9)]).start()
+    other = Thread(target=lambda: [pair.second.service(NAME).subscribe() for _ in range(9)])
+    other.start()
     pair.first.service(NAME).subscribe()
     assert driver.wait(is_ready, DEADLINE_S)
     assert looks == [True] * 3
+    other.join(DEADLINE_S)
 
 
 def test_message_that_is_refused_comes_to_nobody_not_even_to_its_own_node() -> None:
