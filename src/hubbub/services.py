@@ -127,10 +127,10 @@ class Services:
         while self.driver.closed_reason is None:
             found = [(name, resolve(*name)) for name in names]
             for name, place in found:
-                if place is not None:
+                if place is not None and place != self.driver.link.place:
                     with suppress(ClosedError):
                         self.driver.call(machine.swim.add_seed, place)
-                elif name not in told and self._core_driver.tcp is None:  # Which says so itself.
+                elif place is None and name not in told and self._core_driver.tcp is None:
                     told.add(name)
                     _log.warning(
                         "peers: %s has no address; it is looked up again and again", name[0]

@@ -108,12 +108,12 @@ class Swim:
     def meet(self, now: int, node: bytes, life: int, place: Place) -> None:
         """Hear a frame of a node; one that was never told of is asked who it is."""
         member = self.view.members.get(node)
-        if member is not None:
-            member.heard_ns = now
         if member is None:
             self._apply(now, Record(node, place[0], place[1], 0, life, 0), place)
             self._ping(now, node, place)
-        elif member.is_guest:
+            return
+        member.heard_ns = now
+        if member.is_guest:
             member.changed_ns = now  # Forgotten, it would come and leave once more.
 
     def add_seed(self, now: int, place: Place) -> None:
