@@ -152,15 +152,18 @@ def test_images_are_drawn_where_they_are_seen() -> None:
 
 
 def test_time_triggered_example_gets_samples_a_period_apart() -> None:
-    done = run("time_triggered.py")
-    assert done.returncode == 0, done.stderr
-    brakes, display, sent = done.stdout.splitlines()
-    # A busy machine may skip a tick. Then the next one in the slot is taken, which may be that of
-    # the other consumer: all of them are a multiple of 20 ms apart.
-    for line in (brakes, display):
-        apart_ms = int(line.split()[-2])
-        assert apart_ms and apart_ms % 20 == 0
-    assert sent.endswith("without consumers there are none")
+    # A busy machine may skip a tick, and who would miss its slot then gets a sample out of turn, at
+    # any time. One run of a few is not disturbed.
+    for _ in range(5):
+        done = run("time_triggered.py")
+        assert done.returncode == 0, done.stderr
+        brakes, display, sent = done.stdout.splitlines()
+        assert sent.endswith("without consumers there are none")
+        apart_ms = [int(line.split()[-2]) for line in (brakes, display)]
+        assert all(one > 0 for one in apart_ms)
+        if apart_ms == [40, 100]:
+            return
+    pytest.fail(f"samples are {apart_ms} ms apart, not 40 and 100")
 
 
 def test_service_example_needs_no_multicast() -> None:
