@@ -16,6 +16,7 @@ from hubbub.limits import (
     LIST_PART_ENTRIES,
     PULL_NODES_MAX,
     PULL_PATIENCE,
+    PULL_WIDER,
     SERVICE_LEASE,
 )
 from hubbub.protocol.rendezvous.handover import HandOvers
@@ -151,7 +152,8 @@ class Copies:
         """Ask those who come next for a list; False: there is nobody."""
         ranked = self.view.rank(service.key, COPIES + 1, is_settled=False)
         nodes = {node for node in ranked if node != self.seat.node}
-        service.pull = Pull(nodes, set(nodes), now + PULL_PATIENCE) if nodes else None
+        until_ns, wider_ns = now + PULL_PATIENCE, now + PULL_WIDER
+        service.pull = Pull(nodes, {*nodes, self.seat.node}, until_ns, wider_ns) if nodes else None
         for node in sorted(nodes):
             self._ask(now, service, node)
         return bool(nodes)
@@ -163,15 +165,19 @@ class Copies:
 
         self.post.tell(now, node, Query(service.key), done)
 
-    def _ask_further(self, now: int, service: Service, pull: Pull) -> None:
-        """Ask one more: one that has just come may stand between the manager and us."""
+    def _ask_further(self, now: int, service: Service, pull: Pull, count: int = 1) -> None:
+        """Ask some more: one that has just come may stand between those with copies and us."""
         ranked = self.view.rank(service.key, PULL_NODES_MAX, is_settled=False)
-        pull.asked.add(self.seat.node)
-        node = next((node for node in ranked if node not in pull.asked), None)
-        if node is not None:
+        for node in [node for node in ranked if node not in pull.asked][:count]:
             pull.asked.add(node)
             pull.waiting.add(node)
+            pull.until_ns = max(pull.until_ns, now + 2 * PULL_WIDER)
             self._ask(now, service, node)
+
+    def widen(self, now: int, service: Service, pull: Pull) -> None:
+        """Ask one more for each that says nothing: it may be dead, though nobody knows yet."""
+        pull.wider_ns = now + PULL_WIDER
+        self._ask_further(now, service, pull, len(pull.waiting - {self.seat.node}))
 
     def answer(self, now: int, asker: bytes, key: bytes, service: Service | None) -> None:
         """Tell somebody who seems to be a manager what we know of the service."""

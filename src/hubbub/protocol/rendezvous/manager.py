@@ -643,7 +643,10 @@ class Manager:
     def _advance(self, now: int, service: Service) -> None:
         if service.kept is not None and service.kept_until_ns <= now:
             service.kept = None
-        if service.pull is not None and service.pull.until_ns <= now:
+        pull = service.pull
+        if pull is not None and pull.wider_ns <= now:
+            self.copies.widen(now, service, pull)
+        if pull is not None and pull.until_ns <= now:
             self._end_pull(now, service)
         if service.hand_over is not None and service.hand_over.until_ns <= now:
             self.hand_overs.give_up(now, service, Happening.REFUSED)

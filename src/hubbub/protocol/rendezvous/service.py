@@ -36,6 +36,7 @@ class Pull:
     waiting: set[bytes]
     asked: set[bytes]
     until_ns: int
+    wider_ns: int = NEVER  # Then others are asked in place of those who say nothing.
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class Service:
         if self.hand_over is not None:
             due_ns = min(due_ns, self.hand_over.until_ns)
         if self.pull is not None:
-            due_ns = min(due_ns, self.pull.until_ns)
+            due_ns = min(due_ns, self.pull.until_ns, self.pull.wider_ns)
         if self.kept is not None:
             due_ns = min(due_ns, self.kept_until_ns)
         return due_ns

@@ -1,10 +1,12 @@
 """Managers of whom it is not known yet that they are dead, or that they are not."""
 
+from collections.abc import Iterator
+
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER, TOTAL
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.scenarios.services import check_total, feed
-from hubbub.simulation.services import Town
+from hubbub.simulation.services import ServiceNode, Town
 from hubbub.simulation.stage import Stage
 from hubbub.wire.services import distance, node_key, service_key
 
@@ -35,6 +37,14 @@ def services_manager_still(stage: Stage) -> None:
     town.note_counts()
 
 
+def _closer_than(town: Town, node: ServiceNode) -> Iterator[int]:
+    """Go through the numbers of nodes that would be closer to the service than this one."""
+    key, closest = service_key(_NAME), distance(node_key(node.id), service_key(_NAME))
+    for index in range(10_000, 1_000_000):
+        if distance(node_key(town.id_of(index)), key) < closest:
+            yield index
+
+
 @scenario
 def services_newcomer_beside_the_dead(stage: Stage) -> None:
     """Kill a manager beside a newcomer that is closer and asks for its list: nothing is lost."""
@@ -42,12 +52,7 @@ def services_newcomer_beside_the_dead(stage: Stage) -> None:
     town = Town(stage)
     nodes = town.open_subscribed(random.randint(5, 10), _NAME)
     manager, publisher = town.closest(_NAME), town.ranked(_NAME)[-1]
-    closer = distance(node_key(manager.id), service_key(_NAME))
-    index = next(
-        one
-        for one in range(10_000, 1_000_000)
-        if distance(node_key(town.id_of(one)), service_key(_NAME)) < closer
-    )
+    index = next(_closer_than(town, manager))
     early = feed(town, publisher, _NAME, 20, 50 * MS)
     world.run_for(1100 * MS)  # What it took just then may die with it.
     newcomer = town.open(index)
@@ -56,6 +61,31 @@ def services_newcomer_beside_the_dead(stage: Stage) -> None:
     world.run_for(random.randrange(2600 * MS))
     manager.crash()
     late = feed(town, publisher, _NAME, 200, 50 * MS)
+    world.run_for(14 * SECOND)
+    for payloads in (early, late):
+        town.check_complete(payloads, [node for node in nodes if node is not manager])
+    town.calm_down([_NAME])
+    town.note_counts()
+
+
+@scenario
+def services_newcomers_among_the_dead(stage: Stage) -> None:
+    """Kill a manager and some newcomers, closer than those with copies: the last finds the list."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_subscribed(random.randint(5, 10), _NAME)
+    manager, copy, *_, publisher = town.ranked(_NAME)
+    early = feed(town, publisher, _NAME, 20, 50 * MS)
+    world.run_for(1100 * MS)  # What it took just then may die with it.
+    between = _closer_than(town, copy)
+    dying = [town.open(next(between)) for _ in range(random.randint(1, 4))]
+    world.run_for(random.randrange(1 * SECOND, 1900 * MS))  # They do not count yet.
+    for node in (manager, *dying):
+        node.crash()
+    late = feed(town, publisher, _NAME, 200, 50 * MS)
+    for _ in range(random.randint(1, 3)):
+        town.open(next(between)).subscribe(_NAME)
+        world.run_for(random.randrange(600 * MS))
     world.run_for(14 * SECOND)
     for payloads in (early, late):
         town.check_complete(payloads, [node for node in nodes if node is not manager])
