@@ -19,7 +19,7 @@ from typing import Any
 import hubbub
 from hubbub.limits import COPIES
 from hubbub.wire.services import distance, node_key, service_key
-from tests.integration.bus import DEADLINE_S, Actor, acting, fresh_place, hear, say, wait_until
+from tests.integration.bus import DEADLINE_S, Actor, acting, fresh_place, hear, say
 from tests.integration.services_story import Kill, List, Member, Silence, Story, Told
 
 SERVING = ("managing", "handing")
@@ -236,13 +236,16 @@ class Town:
             copies.update((name, one.id, listed) for one in others[:COPIES])
         expected = {(name, manager, len(listed)) for name, manager, listed in managed}
 
-        def is_complete() -> bool:
+        def find_odd() -> list[Any]:
             self._listen()
             found = {(one.name, one.manager, one.subscribers) for one in self.node.services.find(1)}
-            is_told = self.story.lists(is_copy=False) == managed
-            return is_told and found == expected and self.story.lists(is_copy=True) >= copies
+            told = self.story.lists(is_copy=False)
+            missing = copies - self.story.lists(is_copy=True)
+            return sorted(map(str, (told ^ managed) | (found ^ expected) | missing))
 
-        wait_until(is_complete, timeout_s)
+        end_s = time.monotonic() + timeout_s
+        while odd := find_odd():
+            assert time.monotonic() < end_s, f"not right after {timeout_s} s: {odd}"
 
     def _listen(self) -> None:
         for actor in self.members.values():

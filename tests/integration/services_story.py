@@ -290,7 +290,7 @@ class Story:
             if (one.member, one.name) == (kill.member, loss.name):
                 begun_s = inf if one.served is None else min(begun_s, one.at_s)
         taken_s = max(loss.published_s, begun_s)
-        return kill.at_s - MARGIN_S < taken_s < kill.dead_s
+        return kill.at_s - UNDER_WAY_S < taken_s < kill.dead_s
 
     def blackouts(self) -> Iterator[tuple[float, str]]:
         """Tell how long nothing came to somebody since the manager was killed.

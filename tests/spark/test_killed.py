@@ -21,14 +21,15 @@ from hubbub.pipeline import tables
 from hubbub.pipeline.versions import Versions
 from tests.integration.bus import IS_SOAK, ROOT
 from tests.spark.test_run import all_tables, assert_same, record, run, segments
-from tests.spark.victim import NOTE, ONLY, run_kind
+from tests.spark.victim import FILES_A_STEP, NOTE, ONLY, run_kind
 
 KILLS_MAX = 50
 KILLS = int(os.environ.get("HUBBUB_KILLS", KILLS_MAX if IS_SOAK else 1))
 MOMENTS = ("begun", "before", "between", "pointed", "after")
 COMMITTED = ("pointed", "after")
-# How many steps a run of each kind has, here: one for each file that waits, or portion.
-STEPS = {"live": 27, "incremental": 27, "batch": 6, "merge": 1, "merge and more": 4}
+# How many steps a run of each kind has, here: one for each file or three that wait, or portion.
+FILES = 27 // FILES_A_STEP
+STEPS = {"live": FILES, "incremental": FILES, "batch": 6, "merge": 1, "merge and more": 4}
 FILES_AT_ONCE = 9  # Where nobody is killed.
 
 

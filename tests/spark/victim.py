@@ -27,14 +27,15 @@ from tests.spark.tiny import start_tiny
 
 ONLY = PUBLIC if IS_SOAK else ("topic_health", "gaps", "node_timeline")
 WATERMARK_S = 1.0  # So short that a live run cuts something.
+FILES_A_STEP = 1 if IS_SOAK else 3
 STEP_ROWS = 30  # Of a run in one go: a file of messages, or little more.
 NOTE = "died"  # Beside the tables: where a victim died.
 
 
 def run_kind(spark: SparkSession, store: Path, tables: Path, kind: str, **options: Any) -> Summary:
-    """Do a run of a kind to its end, in steps as small as they can be."""
+    """Do a run of a kind to its end, in small steps."""
     setup = make_setup(ONLY, watermark_s=WATERMARK_S)
-    pipeline = Pipeline(spark, store, tables, setup, **{"files_max": 1} | options)
+    pipeline = Pipeline(spark, store, tables, setup, **{"files_max": FILES_A_STEP} | options)
     with pipeline.versions.locked(), patch.object(runs, "STEP_ROWS", STEP_ROWS):
         if kind == "live":
             return pipeline.run_live(lambda: not Notices(store).waiting(pipeline._done))

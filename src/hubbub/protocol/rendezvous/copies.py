@@ -126,9 +126,7 @@ class Copies:
             return PASSED  # Of one who was the manager before.
         service.happen(Happening.COPIED)
         self._hand_overs.catch_up(service, copy.epoch, copy.order)
-        service.manager = sender
-        member = self.view.members.get(sender)
-        service.manager_life = 0 if member is None else member.life
+        self._believe(service, sender)
         if service.role is Role.COPY:
             service.until_ns = now + SERVICE_LEASE
         service.listing.changed.clear()
@@ -137,6 +135,10 @@ class Copies:
             return UNKNOWN
         service.copied_ns = now
         return TAKEN
+
+    def _believe(self, service: Service, manager: bytes) -> None:
+        member = self.view.members.get(manager)
+        service.manager, service.manager_life = manager, 0 if member is None else member.life
 
     def take_kept(self, now: int, kept: Kept, service: Service) -> None:
         """Take the value that a service keeps, if it is newer than ours."""
@@ -182,8 +184,11 @@ class Copies:
     def answer(self, now: int, asker: bytes, key: bytes, service: Service | None) -> None:
         """Tell somebody who seems to be a manager what we know of the service."""
         status, manager = UNAVAILABLE, self.seat.node
-        if service is None or service.role in (Role.ABSENT, Role.PULLING):
+        if service is None or service.role is Role.ABSENT:
             pass
+        elif service.role is Role.PULLING:
+            if service.listing.lines:
+                self._send(now, service, asker, None)
         elif service.is_served:
             status = PASSED
             if self.view.is_closer(key, asker, self.seat.node):
@@ -219,6 +224,17 @@ class Copies:
             pull.waiting.add(manager)
             self._ask(now, service, manager)
         return None
+
+    def leave_to(self, now: int, service: Service, manager: bytes) -> None:
+        """Give a list that was to be ours to one who turned out to be closer.
+
+        A copy stays here: it may be dead, though nobody knows yet.
+        """
+        self._send(now, service, manager, None)
+        service.happen(Happening.CLOSER_CAME)
+        service.pull = None
+        self._believe(service, manager)
+        service.until_ns = service.copied_ns + SERVICE_LEASE
 
     # Gathering.
 

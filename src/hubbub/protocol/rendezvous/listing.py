@@ -230,3 +230,8 @@ def _is_match(pattern: str, subject: str) -> bool:
         return matches(pattern, subject)
     except SubjectError:
         return False
+
+
+def leave_out(publisher: bytes, lines: list[Line]) -> list[Line]:
+    """Return who is to have a message: not its publisher, if it does not want its own."""
+    return [line for line in lines if not (line.flags & NO_LOCAL and line.node == publisher)]

@@ -28,7 +28,7 @@ from hubbub.protocol.rendezvous.copies import Copies
 from hubbub.protocol.rendezvous.doubts import Doubts
 from hubbub.protocol.rendezvous.everywhere import EVERYWHERE, Everywhere
 from hubbub.protocol.rendezvous.handover import HandOvers
-from hubbub.protocol.rendezvous.listing import Line
+from hubbub.protocol.rendezvous.listing import Line, leave_out
 from hubbub.protocol.rendezvous.own import Own
 from hubbub.protocol.rendezvous.post import Post
 from hubbub.protocol.rendezvous.roles import Happening, Role
@@ -42,7 +42,6 @@ from hubbub.wire.services import (
     FULL,
     INFO,
     LOOPED,
-    NO_LOCAL,
     NOBODY,
     PASSED,
     PUBLISH,
@@ -349,14 +348,14 @@ class Manager:
         wild = self.everywhere.wanting(subject)
         if wild:
             lines = [*{line.node: line for line in (*wild, *lines)}.values()]
-        return _leave_out(publisher, lines)
+        return leave_out(publisher, lines)
 
     def _missing(self, now: int, service: Service, subject: str, publisher: bytes) -> list[Line]:
         """Return who would have a message, and is not there to take it."""
         wild = self.everywhere.missing(now, subject)
         lines = service.listing.missing(now, subject)
         lines = [*{line.node: line for line in (*wild, *lines)}.values()] if wild else lines
-        return _leave_out(publisher, lines)
+        return leave_out(publisher, lines)
 
     def _send_missing(self, now: int, lines: list[Line], info: Request) -> None:
         """Keep a message for those who may come back; who has, and did not say more, gets it."""
@@ -589,9 +588,12 @@ class Manager:
             service.copy_ns = min(service.copy_ns, service.retry_ns)
 
     def _pass_held(self, now: int, service: Service, manager: bytes) -> None:
-        """Give what was held to one who turned out to be closer."""
+        """Give what was held to one who turned out to be closer, and what we know of the list."""
         held = service.release()
-        self._give_up(service)
+        if service.listing.lines:
+            self.copies.leave_to(now, service, manager)
+        else:
+            self._give_up(service)
         for request in held:
             self._pass(now, request, manager)
 
@@ -686,11 +688,6 @@ def describe(service: Service) -> Managed:
     """Say of a service what others are told who look on."""
     messages = service.order % ORDER_LEAP
     return Managed(service.key, service.name, service.epoch, messages, service.listing.count)
-
-
-def _leave_out(publisher: bytes, lines: list[Line]) -> list[Line]:
-    """Return who is to have a message: not its publisher, if it does not want its own."""
-    return [line for line in lines if not (line.flags & NO_LOCAL and line.node == publisher)]
 
 
 _Serve = Callable[[Manager, int, Service, Request], tuple[int, int]]

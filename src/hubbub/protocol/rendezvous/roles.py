@@ -43,6 +43,7 @@ TRANSITIONS: Final[dict[tuple[Role, Happening], Role]] = {
     (_R.ABSENT, _H.LISTED): _R.MANAGING,
     (_R.PULLING, _H.FOUND_NOBODY): _R.MANAGING,
     (_R.PULLING, _H.LISTED): _R.MANAGING,
+    (_R.PULLING, _H.CLOSER_CAME): _R.COPY,
     (_R.PULLING, _H.GIVEN_UP): _R.ABSENT,
     (_R.COPY, _H.ASKED): _R.MANAGING,
     (_R.COPY, _H.CLOSER_WENT): _R.MANAGING,

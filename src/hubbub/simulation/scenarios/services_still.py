@@ -91,3 +91,28 @@ def services_newcomers_among_the_dead(stage: Stage) -> None:
         town.check_complete(payloads, [node for node in nodes if node is not manager])
     town.calm_down([_NAME])
     town.note_counts()
+
+
+@scenario
+def services_list_in_doubt(stage: Stage) -> None:
+    """Kill three that were closer than one with a copy, which then doubts it: all come by it."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    nodes = town.open_subscribed(random.randint(6, 10), _NAME)
+    manager, first, second, *_, publisher = town.ranked(_NAME)
+    between = _closer_than(town, second)
+    world.run_for(1 * SECOND)
+    manager.crash()
+    newcomer = town.open(next(between))
+    world.run_for(random.randrange(500 * MS, 1500 * MS))
+    first.crash()
+    world.run_for(random.randrange(500 * MS, 2500 * MS))
+    newcomer.crash()
+    sent = feed(town, publisher, _NAME, 200, 50 * MS)
+    for _ in range(random.randint(1, 3)):
+        world.run_for(random.randrange(1 * SECOND))
+        town.open(next(between)).subscribe(_NAME)
+    world.run_for(14 * SECOND)
+    town.check_complete(sent, [node for node in nodes if node not in (manager, first)])
+    town.calm_down([_NAME])
+    town.note_counts()
