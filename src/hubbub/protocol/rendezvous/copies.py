@@ -133,8 +133,21 @@ class Copies:
         is_same = (service.listing.count, service.listing.digest) == (copy.count, copy.digest)
         if not (is_same or copy.is_full):
             return UNKNOWN
+        if not is_same:
+            self._object(now, service, copy)
         service.copied_ns = now
         return TAKEN
+
+    def _object(self, now: int, service: Service, copy: Copy) -> None:
+        """Send the manager what we have beside its whole list, which may be older than ours.
+
+        It takes it, or finds that those are dead, and says so with the next change.
+        """
+        listed = {entry.node for entry in copy.entries}
+        if sum(entry.is_in for entry in copy.entries) == copy.count:  # All of it is in this part.
+            service.listing.changed.update(line.node for line in service.listing)
+            service.listing.changed -= listed
+            self._hand_overs.pass_late(now, service)
 
     def _believe(self, service: Service, manager: bytes) -> None:
         member = self.view.members.get(manager)
