@@ -1,4 +1,4 @@
-"""Copies of lists: who has one and its manager agree, also where each knows what the other lacks."""
+"""Copies of lists: who has one and its manager agree, also if each knows what the other lacks."""
 
 from hubbub.limits import MS, SECOND
 from hubbub.protocol.rendezvous.listing import Listing
