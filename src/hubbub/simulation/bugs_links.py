@@ -36,7 +36,7 @@ def repairs_by_any_link(sound: Method) -> Method:
     return lambda self, peer, stream: peer.reach
 
 
-@bug(Ways, "choose", "wishes", 12)
+@bug(Ways, "choose", "wishes", 17)
 def references_though_somebody_is_away(sound: Method) -> Method:
     """Refer to shared memory as soon as all whom a link leads to are on this host."""
 
