@@ -194,10 +194,11 @@ HOP_TRIES: Final = 5
 HOP_WINDOW: Final = 256  # Frames on the way to one node,
 HOP_WINDOW_BYTES_MIN: Final = 64 << 10  # and bytes: fewer where they are lost,
 HOP_WINDOW_BYTES_MAX: Final = 192 << 10  # never more than an ordinary socket buffer holds.
-HOP_BACKLOG: Final = 2048  # So many frames wait for them,
+HOP_BACKLOG: Final = 16_384  # So many frames wait for them,
 HOP_BACKLOG_BYTES: Final = 16 << 20  # or bytes, and then the oldest are given up.
 # While more than this waits for a node that gets on, messages are taken, but not acknowledged.
 HOP_CROWDED_BYTES: Final = 512 << 10
+HOP_CROWDED: Final = 4096  # Frames, which may be small.
 CROWDED_LOOK: Final = 10 * MS  # So often it is seen whether that is still so.
 HOP_STUCK: Final = 300 * MS  # Who acknowledges nothing for so long does not get on.
 ANSWERS_PER_FRAME: Final = 40

@@ -183,6 +183,7 @@ def test_figures_of_services_are_the_limits() -> None:
         f"{limits.HOP_WINDOW_BYTES_MIN >> 10} to {limits.HOP_WINDOW_BYTES_MAX >> 10} KiB" in PROSE
     )
     assert f"more than {limits.HOP_CROWDED_BYTES >> 10} KiB wait" in PROSE
+    assert f"or {limits.HOP_CROWDED:,} frames, its manager answers no PUBLISH" in PROSE
     assert f"nothing for {limits.HOP_STUCK // ms} ms" in PROSE
     assert f"{limits.HOP_BACKLOG:,} frames or {limits.HOP_BACKLOG_BYTES >> 20} MiB" in PROSE
     held = f"up to {limits.HELD_REQUESTS_MAX} or {limits.HELD_REQUESTS_BYTES_MAX >> 20} MiB"

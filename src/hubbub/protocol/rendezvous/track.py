@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 from hubbub.limits import (
     HOP_BACKLOG,
     HOP_BACKLOG_BYTES,
+    HOP_CROWDED,
     HOP_CROWDED_BYTES,
     HOP_STUCK,
     HOP_TIMEOUT,
@@ -134,4 +135,5 @@ class Track(Generic[Frame]):
 
     def is_crowded(self, now: int) -> bool:
         """Tell whether much waits for a node that gets on, so that it is worth waiting for it."""
-        return self.waiting_bytes > HOP_CROWDED_BYTES and now - self.progress_ns < HOP_STUCK
+        is_much = self.waiting_bytes > HOP_CROWDED_BYTES or len(self.waiting) > HOP_CROWDED
+        return is_much and now - self.progress_ns < HOP_STUCK

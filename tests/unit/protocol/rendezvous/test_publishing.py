@@ -10,6 +10,7 @@ from hubbub.limits import (
     ACK_DELAY,
     BATCH_AT_ONCE,
     BATCH_HOLD,
+    HOP_CROWDED,
     HOP_CROWDED_BYTES,
     HOP_STUCK,
     HOP_WINDOW_BYTES_MAX,
@@ -191,13 +192,18 @@ def test_publisher_without_answers_is_bounded() -> None:
     assert pair.publish(1) == [PUBLISHES_MAX + 1]
 
 
-def test_node_that_is_far_behind_but_gets_on_is_waited_for_and_one_that_stands_still_is_not() -> (
-    None
-):
+@pytest.mark.parametrize(
+    ("count", "size_bytes"), [(3, HOP_CROWDED_BYTES // 2), (HOP_CROWDED + 1, 90)]
+)
+def test_node_that_is_far_behind_but_gets_on_is_waited_for_and_one_that_stands_still_is_not(
+    count: int, size_bytes: int
+) -> None:
+    """Small frames were given up before their bytes were too many, and no publisher waited."""
     track = Track[str](0)
     track.begin(1, "sent", 1000)
-    for _ in range(3):
-        track.wait(0, "frame", HOP_CROWDED_BYTES // 2)
+    for _ in range(count):
+        track.wait(0, "frame", size_bytes)
+    assert not track.is_overfull
     assert track.is_crowded(HOP_STUCK - 1)
     assert not track.is_crowded(HOP_STUCK)
     track.end(HOP_STUCK, 1000, is_acknowledged=True)

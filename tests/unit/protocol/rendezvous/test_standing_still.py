@@ -8,11 +8,11 @@ import pytest
 from hubbub.limits import (
     ABSENCE,
     ABSENT_NODE_BYTES_MAX,
-    HOP_BACKLOG,
     MS,
     SECOND,
     SERVICE_LEASE,
 )
+from hubbub.protocol.rendezvous import track
 from hubbub.protocol.rendezvous.profile import FAST
 from hubbub.protocol.rendezvous.rendezvous import Rendezvous
 from hubbub.protocol.rendezvous.seat import GivenUp
@@ -214,11 +214,14 @@ def test_second_absence_soon_after_the_first_is_as_long_as_any() -> None:
     assert not town.given_up() and not town.manager.manager.absent.boxes
 
 
-def test_more_messages_than_may_wait_are_sent_to_one_that_returns_as_room_comes() -> None:
+def test_more_messages_than_may_wait_are_sent_to_one_that_returns_as_room_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(track, "HOP_BACKLOG", 2000)
     town = Town(3)
     town.stand_still()
     town.is_still = True
-    sent = town.publish(2 * HOP_BACKLOG)
+    sent = town.publish(2 * track.HOP_BACKLOG)
     town.is_still = False
     town.pass_time(8 * BACK)
     assert sorted(town.heard()) == sent
