@@ -199,21 +199,18 @@ class Copies:
         status, manager = UNAVAILABLE, self.seat.node
         if service is None or service.role is Role.ABSENT:
             pass
-        elif service.role is Role.PULLING:
-            if service.listing.lines:
-                self._send(now, service, asker, None)
         elif service.is_served:
             status = PASSED
             if self.view.is_closer(key, asker, self.seat.node):
                 manager = asker  # The list is coming.
                 if service.role is Role.MANAGING:
                     self._hand_overs.start(now, service, asker)
-        elif service.manager not in (None, asker) and self.view.is_present(service.manager or b""):
-            status, manager = PASSED, service.manager or manager
-            if self.view.is_closer(key, asker, manager):
-                self._send(now, service, asker, None)  # It may be dead, though nobody knows yet.
         else:
-            self._send(now, service, asker, None)
+            known = service.manager or asker
+            if service.role is not Role.PULLING and known != asker and self.view.is_present(known):
+                status, manager = PASSED, known
+            if service.listing.lines:  # That one may be dead, and we do not know it yet.
+                self._send(now, service, asker, None)
         self.post.tell(now, asker, Known(key, status, manager, self.view.is_sure))
 
     def take_known(self, now: int, sender: bytes, known: Known, service: Service) -> bytes | None:

@@ -19,7 +19,7 @@ def send_whole_list(town: Town, manager: ServiceNode, holder: ServiceNode) -> No
     service = service_at(manager)
     service.copies[holder.id] = True
     manager.machine.manager.copies.update(town.world.now, service)
-    manager.machine.flush()
+    manager._turn()
     town.world.run_for(100 * MS)
 
 
@@ -53,3 +53,17 @@ def test_dead_one_that_only_a_copy_knows_is_struck_off_there_too() -> None:
     town.world.run_for(5 * SECOND)
     for node in (manager, holder):
         assert listed(service_at(node).listing) == {one.id for one in nodes}
+
+
+def test_copy_is_given_to_who_asks_also_if_its_manager_seems_to_live() -> None:
+    """Who knew that a manager is dead sooner than those with copies went without its list."""
+    town = Town(Stage(3))
+    nodes = town.open_subscribed(6, NAME)
+    manager, asker, holder = town.ranked(NAME)[:3]
+    asker.machine.manager.services.clear()
+    manager.crash()
+    holder.machine.manager.answer_query(town.world.now, asker.id, service_key(NAME))
+    holder._turn()
+    town.world.run_for(100 * MS)
+    assert holder.machine.view.is_present(manager.id)
+    assert listed(service_at(asker).listing) == {node.id for node in nodes}
