@@ -28,7 +28,7 @@ GATHER_S: Final = STABLE_S / 3  # So long a manager without a list waits for sub
 CONVERGENCE_S: Final = DETECTION_S + 2 * STABLE_S + MARGIN_S
 HAND_OVER_S: Final = HAND_OVER_PATIENCE / SECOND + MARGIN_S  # The same where nobody dies.
 # What was sent to somebody and not acknowledged is sent for the fourth time after 0.7 s. If it
-# leaves meanwhile, it does without.
+# leaves meanwhile, or the sender is killed, it does without.
 UNDER_WAY_S: Final = 0.7 + MARGIN_S
 
 
