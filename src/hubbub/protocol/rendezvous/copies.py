@@ -120,23 +120,35 @@ class Copies:
             if service.role is Role.PULLING:
                 self._hand_overs.catch_up(service, copy.epoch, copy.order)
             return PASSED if service.is_served else TAKEN
-        if service.role is Role.FORWARDING and is_changed and sender != service.manager:
+        is_second = self._is_second(service, sender)
+        if is_changed and is_second:
             self._hand_overs.pass_late(now, service)
         if copy.epoch < service.epoch:
             return PASSED  # Of one who was the manager before.
         service.happen(Happening.COPIED)
         self._hand_overs.catch_up(service, copy.epoch, copy.order)
-        self._believe(service, sender)
+        if not is_second:
+            self._hand_overs.believe(service, sender)
         if service.role is Role.COPY:
             service.until_ns = now + SERVICE_LEASE
         service.listing.changed.clear()
         is_same = (service.listing.count, service.listing.digest) == (copy.count, copy.digest)
         if not (is_same or copy.is_full):
             return UNKNOWN
-        if not is_same:
+        if not (is_same or is_second):
             self._object(now, service, copy)
         service.copied_ns = now
         return TAKEN
+
+    def _is_second(self, service: Service, sender: bytes) -> bool:
+        """Tell whether another manages the service, too, and is the right one.
+
+        The sender does not know it, or gave it the list, or knows before we do that it is dead.
+        """
+        manager = service.manager
+        if manager in (None, sender) or not self._hand_overs.is_alive(service):
+            return False
+        return self.view.is_closer(service.key, manager or sender, sender)
 
     def _object(self, now: int, service: Service, copy: Copy) -> None:
         """Send the manager what we have beside its whole list, which may be older than ours.
@@ -148,10 +160,6 @@ class Copies:
             service.listing.changed.update(line.node for line in service.listing)
             service.listing.changed -= listed
             self._hand_overs.pass_late(now, service)
-
-    def _believe(self, service: Service, manager: bytes) -> None:
-        member = self.view.members.get(manager)
-        service.manager, service.manager_life = manager, 0 if member is None else member.life
 
     def take_kept(self, now: int, kept: Kept, service: Service) -> None:
         """Take the value that a service keeps, if it is newer than ours."""
@@ -243,7 +251,7 @@ class Copies:
         self._send(now, service, manager, None)
         service.happen(Happening.CLOSER_CAME)
         service.pull = None
-        self._believe(service, manager)
+        self._hand_overs.believe(service, manager)
         service.until_ns = service.copied_ns + SERVICE_LEASE
 
     # Gathering.

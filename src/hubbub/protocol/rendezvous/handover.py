@@ -22,6 +22,7 @@ from hubbub.protocol.rendezvous.service import Arriving, HandOver, Service
 from hubbub.wire.services import (
     BARE,
     CHANGE_SERVICE_MANAGER,
+    NOBODY,
     Copy,
     Entry,
     Extra,
@@ -52,6 +53,18 @@ class HandOvers:
         """Go on from what another has counted; what leaps is counted as dropped."""
         if not service.catch_up(epoch, order):
             self.seat.drops["leap"] += 1
+
+    def believe(self, service: Service, manager: bytes) -> None:
+        """Take another node, in the life it has now, for the manager."""
+        member = self.view.members.get(manager)
+        service.manager, service.manager_life = manager, 0 if member is None else member.life
+
+    def is_alive(self, service: Service) -> bool:
+        """Tell whether the manager that we know of is there, in the same life."""
+        member = self.view.members.get(service.manager or NOBODY)
+        if member is None or not member.is_present:
+            return False
+        return not service.manager_life or member.life == service.manager_life
 
     # Giving.
 
@@ -94,9 +107,7 @@ class HandOvers:
         assert service.happen(Happening.HANDED)
         service.hand_over = None
         self.catch_up(service, taken.epoch)
-        service.manager = node
-        member = self.view.members.get(node)
-        service.manager_life = member.life if member is not None else 0
+        self.believe(service, node)
         service.copied_ns = now
         service.until_ns = now + FORWARDER_GRACE
         service.copies.clear()
@@ -104,7 +115,7 @@ class HandOvers:
         self.announce(now, service, node)
 
     def pass_late(self, now: int, service: Service) -> None:
-        """Pass on what came late of a list that we have handed over meanwhile."""
+        """Pass on to its manager what came of a list from somebody else."""
         if service.manager is not None:
             self._send_late(now, service, service.manager)
 

@@ -133,18 +133,11 @@ class Manager:
             return None
         best = self.view.closest(key)
         manager = None if service is None else service.manager
-        if service is not None and manager is not None and self._is_alive(service):
+        if service is not None and manager is not None and self.hand_overs.is_alive(service):
             is_forwarder = service.role is Role.FORWARDING
             if is_forwarder or self.view.is_closer(key, manager, best or self.seat.node):
                 return manager
         return best if best != self.seat.node else None
-
-    def _is_alive(self, service: Service) -> bool:
-        """Tell whether the manager that we know of is there, in the same life."""
-        member = self.view.members.get(service.manager or NOBODY)
-        if member is None or not member.is_present:
-            return False
-        return not service.manager_life or member.life == service.manager_life
 
     def _pass(self, now: int, request: Request, target: bytes) -> Answer:
         """Pass a request on to a closer node."""
@@ -556,7 +549,7 @@ class Manager:
 
     def _inherit(self, now: int, service: Service) -> None:
         """Manage what nobody manages any more, unless nobody wants it."""
-        if self._is_alive(service):
+        if self.hand_overs.is_alive(service):
             return
         if service.is_empty:
             service.until_ns = min(service.until_ns, now)
