@@ -92,23 +92,27 @@ class Watch:
         self._look_at_services(node)
         machine, check = node.machine, self.world.check
         publishing = machine.publishing
-        check(publishing.messages <= PUBLISHES_MAX, "too many messages under way (H13)")
-        check(publishing.messages >= 0 <= publishing.size_bytes, "ended twice (H13)")
+        if publishing.messages or publishing.size_bytes:
+            check(publishing.messages <= PUBLISHES_MAX, "too many messages under way (H13)")
+            check(publishing.messages >= 0 <= publishing.size_bytes, "ended twice (H13)")
         for track in machine.hops.tracks.values():
             if track.sent or track.waiting:
                 check(not track.is_overfull, "too many frames wait for one node (H13)")
                 check(len(track.sent) <= HOP_WINDOW, "too many frames on their way (H13)")
 
     def _look_at_subscriptions(self, node: "ServiceNode") -> None:
+        # Asked in every turn of every node: no call, and no text, where nothing is wrong.
         before, now = self._epochs.get(node.life, _NO_EPOCHS), {}
-        check = self.world.check
         for key, one in node.machine.client.subscribed.items():
-            now[key] = one.epoch
-            if one.epoch < before.get(key, 0):  # Asked in every turn: the text only if needed.
-                self.world.fail(f"{node}: epoch {one.epoch} after {before[key]} (H10)")
-            check(len(one.seen) <= SEEN_PUBLISHERS_MAX, "too many publishers remembered (H13)")
-            check(one.sequencers.waiting <= ORDER_WAITING_MAX + 1, "too many wait (H13)")
-            check(len(one.sequencers) <= ORDERED_PUBLISHERS_MAX, "too many sequences (H13)")
+            now[key] = epoch = one.epoch
+            if epoch < before.get(key, 0):
+                self.world.fail(f"{node}: epoch {epoch} after {before[key]} (H10)")
+            if len(one.seen) > SEEN_PUBLISHERS_MAX:
+                self.world.fail("too many publishers remembered (H13)")
+            if len(one.sequencers) > ORDERED_PUBLISHERS_MAX:
+                self.world.fail("too many sequences (H13)")
+            if one.sequencers.waiting > ORDER_WAITING_MAX + 1:
+                self.world.fail("too many wait (H13)")
         self._epochs[node.life] = now
 
     def _look_at_services(self, node: "ServiceNode") -> None:

@@ -139,6 +139,10 @@ class Client:
         self._ending[key] = ending
         self._end(now, ending)
 
+    def wants(self, key: bytes) -> bool:
+        """Tell whether we subscribe to a service."""
+        return key in self.subscribed
+
     def want_everywhere(self, now: int, patterns: Sequence[str]) -> None:
         """Want what matches these patterns whatever service it is in; none: nothing any more."""
         if not patterns:

@@ -27,8 +27,13 @@ class Doubts:
         self.to_ask: dict[bytes, Place] = {}  # Emptied by who asks them.
         self.strangers: set[bytes] = set()
 
-    def look_through(self, now: int, listing: Listing) -> None:
-        """Take off a list that came from elsewhere who is gone, and doubt whom we do not know."""
+    def look_through(self, now: int, listing: Listing, *, are_we_on_it: bool) -> None:
+        """Take off a list that came from elsewhere who is gone, and doubt whom we do not know.
+
+        We may stand on it by an earlier life, of which nobody will ever tell us the end.
+        """
+        if not are_we_on_it:
+            listing.drop(now, self._view.seat.node)
         for line in list(listing):
             if self._view.is_gone(line.node, line.stamp):
                 self.strike_off(now, listing, line.node)

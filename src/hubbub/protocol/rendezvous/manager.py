@@ -220,7 +220,7 @@ class Manager:
         service.until_ns = NEVER
         service.manager = None
         service.copies.clear()
-        self.doubts.look_through(now, service.listing)
+        self._look_through(now, service)
         self._nothing.pop(service.key, None)
         self.copies.changed(now, service)
         # Who subscribes while a message is held is to have it.
@@ -229,6 +229,10 @@ class Manager:
         for request in held:
             answer = self._serve(now, service, request)
         return answer
+
+    def _look_through(self, now: int, service: Service) -> None:
+        is_ours = self.own.wants(service.key)
+        self.doubts.look_through(now, service.listing, are_we_on_it=is_ours)
 
     def _take_over(self, now: int, service: Service, happening: Happening) -> None:
         """Manage a service whose list we have a copy of."""
@@ -450,7 +454,7 @@ class Manager:
             return FULL
         status = self.copies.take(now, sender, copy, service)
         if service.is_served:
-            self.doubts.look_through(now, service.listing)
+            self._look_through(now, service)
         is_closer = self.view.is_closer(copy.key, sender, self.seat.node)
         if service.role is Role.MANAGING and is_closer and now >= service.retry_ns:
             self.hand_overs.start(now, service, sender)  # Two manage it, and it is the right one.

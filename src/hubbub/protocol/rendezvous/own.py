@@ -8,6 +8,9 @@ from hubbub.wire.services import Answer, Request
 class Own(Protocol):
     """The client of this node, as its manager knows it: served without any frame."""
 
+    def wants(self, key: bytes) -> bool:
+        """Tell whether this node subscribes to a service."""
+
     def deliver(self, now: int, info: Request) -> Answer:
         """Take a message."""
 

@@ -30,7 +30,7 @@ class Sequencers(Generic[Item]):
     @property
     def waiting(self) -> int:
         """Return how many items the fullest sequence holds."""
-        return max((len(one) for one in self._waiting.values()), default=0)
+        return max(map(len, self._waiting.values()), default=0) if self._waiting else 0
 
     def begin(self, origin: Origin, expected: int) -> list[Item]:
         """Learn which number is the first of a sequence; return what made room for it."""

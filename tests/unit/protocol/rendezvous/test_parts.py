@@ -491,6 +491,9 @@ class Doubting:
         self.listing = Listing()
         self.listing.subscribe(0, NODE, 100, 0, ("10.0.0.1", 1), SERVICE_LEASE)
 
+    def look_through(self, *, are_we_on_it: bool = True) -> None:
+        self.doubts.look_through(0, self.listing, are_we_on_it=are_we_on_it)
+
     def subscribers(self, now: int) -> list[bytes]:
         self.doubts.ended(self.listing.expire(now))
         return [line.node for line in self.listing]
@@ -502,7 +505,7 @@ class Doubting:
 def test_stranger_on_a_list_that_is_never_heard_is_off_it_long_before_its_lease_ends() -> None:
     """It had died before this node came, to whom nobody told of it: it stayed for 20 s."""
     town = Doubting()
-    town.doubts.look_through(0, town.listing)
+    town.look_through()
     assert town.doubts.to_ask == {NODE: ("10.0.0.1", 1)}
     assert town.subscribers(SECOND) == [NODE]
     assert not town.subscribers(5 * SECOND)
@@ -511,7 +514,7 @@ def test_stranger_on_a_list_that_is_never_heard_is_off_it_long_before_its_lease_
 
 def test_stranger_on_a_list_that_is_heard_has_a_whole_lease() -> None:
     town = Doubting()
-    town.doubts.look_through(0, town.listing)
+    town.look_through()
     town.doubts.heard(SECOND, NODE, [town.listing])
     assert not town.doubts.strangers
     assert town.subscribers(SERVICE_LEASE) == [NODE]
@@ -521,9 +524,20 @@ def test_stranger_on_a_list_that_is_heard_has_a_whole_lease() -> None:
 def test_member_on_a_list_is_not_doubted_and_a_dead_one_is_told() -> None:
     town = Doubting()
     town.tell(State.ALIVE)
-    town.doubts.look_through(0, town.listing)
+    town.look_through()
     assert (town.doubts.to_ask, town.doubts.strangers) == ({}, set())
     town.tell(State.DEAD)
-    town.doubts.look_through(0, town.listing)
+    town.look_through()
     assert town.doubts.to_ask == {NODE: ("10.0.0.1", 1)}
     assert not town.subscribers(0)
+
+
+def test_manager_takes_the_line_of_its_own_earlier_life_off_a_list_that_it_was_given() -> None:
+    """It was on its own list for a lease, though it did not subscribe since it was restarted."""
+    town = Doubting()
+    town.tell(State.ALIVE)
+    town.listing.subscribe(0, ORIGIN[0], 100, 0, ("10.0.0.2", 1), SERVICE_LEASE)
+    town.look_through()
+    assert town.subscribers(0) == [NODE, ORIGIN[0]]
+    town.look_through(are_we_on_it=False)
+    assert town.subscribers(0) == [NODE]
