@@ -207,6 +207,12 @@ def list_not_gathered(sound: Method) -> Method:
     return lambda self, service: 0
 
 
+@bug(Copies, "_silent", "services_newcomer_and_lists_lost", seed=3)
+def newcomer_waits_for_nobody(sound: Method) -> Method:
+    """Take it for certain that there is no list if those who would have it say nothing."""
+    return lambda self, service: (0, self.seat.node)
+
+
 @bug(Manager, "member_gone", "services_churn", seed=4)
 def dead_stay_on_the_list(sound: Method) -> Method:
     """Wait for the lease of a subscriber that is known to be dead."""

@@ -7,6 +7,7 @@ nothing of asks the next ones before it says so.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
 from hubbub.limits import (
     COPIES,
@@ -176,14 +177,16 @@ class Copies:
         ranked = self.view.rank(service.key, COPIES + 1, is_settled=False)
         nodes = {node for node in ranked if node != self.seat.node}
         until_ns, wider_ns = now + PULL_PATIENCE, now + PULL_WIDER
-        service.pull = Pull(nodes, {*nodes, self.seat.node}, until_ns, wider_ns) if nodes else None
+        patience_ns = now + 3 * self.view.stable_ns  # Who is dead is known to be so before that.
+        pull = Pull(nodes, {*nodes, self.seat.node}, until_ns, wider_ns, patience_ns)
+        service.pull = pull if nodes else None
         for node in sorted(nodes):
             self._ask(now, service, node)
         return bool(nodes)
 
     def _ask(self, now: int, service: Service, node: bytes) -> None:
         def done(then: int, node: bytes, answer: Answer | None) -> None:
-            if answer is None and service.pull is not None:
+            if answer is None and service.pull is not None and not self.view.is_present(node):
                 service.pull.waiting.discard(node)
 
         self.post.tell(now, node, Query(service.key), done)
@@ -229,6 +232,7 @@ class Copies:
         pull.waiting.discard(sender)
         if known.status != PASSED:
             if not known.is_sure:
+                pull.unsure.add(sender)
                 self._ask_further(now, service, pull)
             return None
         manager = known.manager
@@ -264,17 +268,37 @@ class Copies:
         nor sent to those alone who stand on an old list: ours is one if more have died since it was
         copied than a manager and who had a copy beside us.
         """
+        silent, limit = self._silent(service)
         died_ns = [
             member.changed_ns
             for member in self.view.members.values()
             if member.state is State.DEAD
             and member.changed_ns >= service.copied_ns
-            and self.view.is_closer(service.key, member.node, self.seat.node)
+            and self.view.is_closer(service.key, member.node, limit)
         ]
+        is_lost = silent + len(died_ns) > COPIES
+        if silent and is_lost:
+            return self.seat.now + PULL_WIDER
         is_list = bool(service.listing.lines or service.copied_ns)
-        if not died_ns or (is_list and len(died_ns) <= COPIES):
+        if not died_ns or (is_list and not is_lost):
             return 0
         return max(died_ns) + self.view.stable_ns // 3
+
+    def _silent(self, service: Service) -> tuple[int, bytes]:
+        """Return how many that may have the list say nothing, and who is the next behind them.
+
+        If we have a copy, that is us. As a newcomer we may be closer than all who have one, and
+        these may be dead, which nobody knows yet: we would serve those alone who have come since.
+        """
+        pull, own = service.pull, self.seat.node
+        if service.copied_ns or pull is None or self.view.is_sure:
+            return 0, own
+        ranked = self.view.rank(service.key, PULL_NODES_MAX)
+        counting = [node for node in ranked if node != own and node not in pull.unsure]
+        silent = list(takewhile(pull.waiting.__contains__, counting))
+        limit = counting[len(silent)] if len(silent) < len(counting) else own
+        is_waited_for = self.seat.now < pull.patience_ns and not service.listing.lines
+        return len(silent) if is_waited_for else 0, limit
 
     def doubt(self, now: int, service: Service) -> bool:
         """Begin to gather a list of ours before it is served, if it may be an old one."""

@@ -37,6 +37,8 @@ class Pull:
     asked: set[bytes]
     until_ns: int
     wider_ns: int = NEVER  # Then others are asked in place of those who say nothing.
+    patience_ns: int = 0  # Until when those are waited for who may all be dead with the list.
+    unsure: set[bytes] = field(default_factory=set)  # Who knows nothing, but came lately itself.
 
 
 @dataclass(slots=True)

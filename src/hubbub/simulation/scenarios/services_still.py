@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hubbub.limits import MS, SECOND
+from hubbub.limits import COPIES, MS, SECOND
 from hubbub.protocol.rendezvous.client import FIFO, NO_ORDER, TOTAL
 from hubbub.simulation.scenarios.registry import scenario
 from hubbub.simulation.scenarios.services import check_total, feed
@@ -64,6 +64,29 @@ def services_newcomer_beside_the_dead(stage: Stage) -> None:
     world.run_for(14 * SECOND)
     for payloads in (early, late):
         town.check_complete(payloads, [node for node in nodes if node is not manager])
+    town.calm_down([_NAME])
+    town.note_counts()
+
+
+@scenario
+def services_newcomer_and_lists_lost(stage: Stage) -> None:
+    """Kill all who have a list beside a newcomer that is closer: what is published waits."""
+    random, world = stage.random, stage.world
+    town = Town(stage)
+    town.open_subscribed(random.randint(7, 12), _NAME)
+    ranked = town.ranked(_NAME)
+    victims, others = ranked[: COPIES + 1], ranked[COPIES + 1 :]
+    world.run_for(1 * SECOND)
+    newcomer = town.open(next(_closer_than(town, victims[0])))
+    if random.random() < 0.5:
+        newcomer.subscribe(_NAME)
+    world.run_for(random.randrange(2600 * MS))
+    for victim in victims:
+        victim.crash()
+        world.run_for(random.choice([0, random.randrange(300 * MS)]))
+    sent = feed(town, others[-1], _NAME, 200, 50 * MS)
+    world.run_for(16 * SECOND)
+    town.check_complete(sent, others)
     town.calm_down([_NAME])
     town.note_counts()
 
