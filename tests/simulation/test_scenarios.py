@@ -1,4 +1,4 @@
-"""Every scenario, one seed here, a thousand in `make soak`; and every seed that ever failed."""
+"""Every scenario, one seed here, a thousand in `make seeds`; and every seed that ever failed."""
 
 import os
 from functools import cache
@@ -28,7 +28,7 @@ def result_of(scenario: str, seed: int) -> Result:
     return run(scenario, seed)
 
 
-# Not for the soak, which runs a thousand seeds of each by command, 25 at a time.
+# Not for the soak: `make seeds` runs a thousand of each.
 @pytest.mark.parametrize("scenario", list(list_scenarios()))
 def test_every_seed_of_the_scenario_keeps_the_promises(scenario: str) -> None:
     assert result_of(scenario, CHOSEN.get(scenario, 0)).failure == ""
