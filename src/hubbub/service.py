@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.bare_topics import BareTopic, BareTopics
 from hubbub.closing import Closing
-from hubbub.errors import Backpressure, ClosedError, ConfigurationError, HubbubError, PayloadError
+from hubbub.errors import ClosedError, ConfigurationError, HubbubError, PayloadError
 from hubbub.limits import (
     LANES_MAX,
     QUEUE_MESSAGES,
-    REQUEST_PATIENCE_S_MAX,
-    SECOND,
     SERVICE_NAME_BYTES_MAX,
     SERVICE_PATTERNS_BYTES_MAX,
     SERVICE_PATTERNS_MAX,
@@ -32,6 +30,7 @@ from hubbub.protocol.rendezvous.seat import Delivered, Settled
 from hubbub.runtime.inbox import message_of_one
 from hubbub.runtime.logs import logger_of
 from hubbub.service_host import ServiceHost
+from hubbub.service_sending import Outgoing, Sending
 from hubbub.subjects import check_patterns, check_subject, matches
 from hubbub.subscription import Subscription
 from hubbub.wire.services import (
@@ -39,7 +38,6 @@ from hubbub.wire.services import (
     ANYCAST,
     NO_LOCAL,
     PASSED,
-    REFUSED,
     RETAIN,
     STATUS_NAMES,
     TAKEN,
@@ -83,7 +81,7 @@ class Service(Closing):
         self._options: dict[str, Any] = {"flags": 0, "order": NO_ORDER, "credentials": b""}
         self._patterns: tuple[str, ...] = ()  # What our subscriptions want together.
         self._lock = Lock()
-        self._waiting: dict[tuple[str, int], Settled | None] = {}
+        self._sending = Sending(self._driver, name, node.settings.send_timeout)
         self._lanes: dict[str, Lane] = {}
         # The only subscription of this node, if it has an inline callback, and its context.
         self._sole: tuple[Callable[[Message], bool], Any] | None = None
@@ -205,12 +203,15 @@ class Service(Closing):
 
     def wait_until_subscribed(self, timeout: float | None = None) -> bool:
         """Wait until the manager has us on its list; False: not in time."""
+        return self._driver.wait(self._is_confirmed, timeout)
 
-        def is_confirmed() -> bool:
-            one = self._machine.client.subscribed.get(self.key)
-            return one is not None and one.is_confirmed
+    async def wait_until_subscribed_async(self) -> bool:
+        """Wait until the manager has us on its list; False: the node was closed."""
+        return await self._driver.wait_async(self._is_confirmed, None)
 
-        return self._driver.wait(is_confirmed, timeout)
+    def _is_confirmed(self) -> bool:
+        one = self._machine.client.subscribed.get(self.key)
+        return one is not None and one.is_confirmed
 
     def close(self) -> None:
         """End all subscriptions of this node to the service."""
@@ -243,11 +244,7 @@ class Service(Closing):
         those whose patterns match, and for those who have none. Raises `Backpressure` when
         16,384 messages or 2 MiB wait for a manager and none is taken within `send_timeout`.
         """
-        if subject:
-            check_subject(subject)
-            if retain:
-                raise ConfigurationError("a service keeps its last value without a subject")
-        lane = self._lanes.get(subject) or self.lane_of(subject)
+        lane = self._lanes.get(subject) or self._check_lane(subject, retain=retain)
         if wait is None and not retain and not credentials:
             is_plain = type(payload) is bytes and len(payload) <= SERVICE_PAYLOAD_BYTES_MAX
             data = payload if is_plain else check_payload(payload)
@@ -255,10 +252,21 @@ class Service(Closing):
                 self.publish_plain(lane, data)
             return None
         flags = RETAIN if retain else 0
-        settled = self._send(lane, check_payload(payload), flags, credentials, wait)
-        if wait is None or settled is None:
-            return None
-        return settled.number if settled.status == TAKEN else 0
+        return _count(self._sending.send(_outgoing(lane, payload, flags, credentials, wait)))
+
+    async def publish_async(
+        self, payload: Any, *, wait: float | None = None, retain: bool = False,
+        credentials: bytes = b"", subject: str = "",
+    ) -> int | None:  # fmt: skip
+        """Publish without blocking the event loop: what `publish` waits for is awaited."""
+        lane = self._check_lane(subject, retain=retain)
+        flags = RETAIN if retain else 0
+        one = _outgoing(lane, payload, flags, credentials, wait)
+        if wait is not None or flags or credentials:
+            return _count(await self._sending.send_async(one))
+        while not self._driver.publish(lane, one.payload):
+            await self._sending.wait_for_room_async(lane)
+        return None
 
     def request_any(
         self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b""
@@ -267,8 +275,18 @@ class Service(Closing):
 
         Raises `HubbubError` at once when nobody takes it, or when who took it has no answer.
         """
-        lane = self.lane_of("")
-        settled = self._send(lane, check_payload(payload), ANYCAST, credentials, timeout)
+        one = _outgoing(self.lane_of(""), payload, ANYCAST, credentials, timeout)
+        return self._check_reply(self._sending.send(one), timeout)
+
+    async def request_any_async(
+        self, payload: Any, *, timeout: float = _REQUEST_PATIENCE_S, credentials: bytes = b"",  # noqa: ASYNC109
+    ) -> bytes:  # fmt: skip
+        """Ask any one member without blocking the event loop; the request, too, ends in time."""
+        one = _outgoing(self.lane_of(""), payload, ANYCAST, credentials, timeout)
+        return self._check_reply(await self._sending.send_async(one), timeout)
+
+    def _check_reply(self, settled: Settled | None, timeout: float) -> bytes:
+        """Return the reply to a request, or say why there is none."""
         if settled is not None and settled.payload is not None:
             return settled.payload
         if settled is not None and settled.number:
@@ -276,6 +294,13 @@ class Service(Closing):
         status = PASSED if settled is None else settled.status
         how = "did not answer in time" if status == PASSED else STATUS_NAMES[status]
         raise HubbubError(f"nobody answered in service {self.name} within {timeout} s: {how}")
+
+    def _check_lane(self, subject: str, *, retain: bool) -> Lane:
+        if subject:
+            check_subject(subject)
+            if retain:
+                raise ConfigurationError("a service keeps its last value without a subject")
+        return self.lane_of(subject)
 
     def lane_of(self, subject: str) -> Lane:
         """Return what this node publishes on a subject of the service."""
@@ -286,63 +311,10 @@ class Service(Closing):
             lane = self._lanes[subject] = self._machine.publishing.lane(self.name, subject)
         return lane
 
-    def _send(
-        self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
-    ) -> Settled | None:
-        if wait is None:
-            return self._send_waiting(lane, payload, flags, credentials, None)
-        with self._driver.lock:
-            self._driver.awaited += 1
-        try:
-            return self._send_waiting(lane, payload, flags, credentials, wait)
-        finally:
-            with self._driver.lock:
-                self._driver.awaited -= 1
-
-    def _send_waiting(
-        self, lane: Lane, payload: bytes, flags: int, credentials: bytes, wait: float | None
-    ) -> Settled | None:
-        deadline = None if wait is None else monotonic() + wait
-        is_urgent = wait is not None and not flags & ANYCAST  # The reply is waited for.
-
-        def send(now: int) -> int | None:
-            patience_ns = 0  # As for all messages; a request lasts as long as who asks waits.
-            if deadline is not None and flags & ANYCAST:
-                patience_ns = int(min(deadline - monotonic(), REQUEST_PATIENCE_S_MAX) * SECOND)
-            sequence = self._machine.publish_in(
-                now, lane, payload, flags=flags, credentials=credentials, is_urgent=is_urgent,
-                patience_ns=max(0, patience_ns),
-            )  # fmt: skip
-            if sequence is not None and wait is not None:
-                self._waiting[lane.subject, sequence] = None
-            return sequence
-
-        sequence = self._driver.call(send)
-        while sequence is None:
-            self._wait_for_room(lane)
-            sequence = self._driver.call(send)
-        return None if deadline is None else self._wait_for((lane.subject, sequence), deadline)
-
     def publish_plain(self, lane: Lane, payload: bytes) -> None:
         """Publish what nothing else is asked of, waiting for room."""
         while not self._driver.publish(lane, payload):
-            self._wait_for_room(lane)
-
-    def _wait_for(self, which: tuple[str, int], deadline: float) -> Settled | None:
-        left = max(0.0, deadline - monotonic())
-        self._driver.wait(lambda: self._waiting.get(which) is not None, left)
-        settled = self._waiting.pop(which, None)
-        if settled is not None and settled.status == REFUSED:
-            raise HubbubError(f"the manager of service {self.name} refused the message")
-        return settled
-
-    def _wait_for_room(self, lane: Lane) -> None:
-        timeout, has_room = self._node.settings.send_timeout, self._machine.has_room_in
-        if not self._driver.wait(lambda: has_room(lane), timeout):
-            raise Backpressure(
-                f"no manager of service {self.name} took a message within send_timeout={timeout} s;"
-                " this message was not sent"
-            )
+            self._sending.wait_for_room(lane)
 
     # What is known.
 
@@ -412,15 +384,7 @@ class Service(Closing):
         return BareTopic(subject or self.name, Source("", origin, incarnation))
 
     def _settle(self, settled: Settled) -> None:
-        end = settled.sequence + settled.messages
-        awaited = [
-            (subject, sequence)
-            for subject, sequence in list(self._waiting)
-            if subject == settled.subject and settled.sequence <= sequence < end
-        ]
-        for which in awaited:
-            self._waiting[which] = settled
-        if not awaited and settled.status != TAKEN:
+        if not self._sending.settle(settled) and settled.status != TAKEN:
             reason = STATUS_NAMES[settled.status]
             if settled.status == UNAVAILABLE:
                 reason = _NO_ANSWER if settled.number else "nobody subscribes"
@@ -443,6 +407,20 @@ class Service(Closing):
         except BaseException:  # Also `sys.exit()`: others have asked, too.
             _log.exception("service %s has no answer", self.name)
             return None
+
+
+def _outgoing(
+    lane: Lane, payload: Any, flags: int, credentials: bytes, wait: float | None
+) -> Outgoing:
+    deadline = None if wait is None else monotonic() + wait
+    return Outgoing(lane, check_payload(payload), flags, credentials, deadline)
+
+
+def _count(settled: Settled | None) -> int | None:
+    """Return how many subscribers a message was sent to; None: that is not known."""
+    if settled is None:
+        return None
+    return settled.number if settled.status == TAKEN else 0
 
 
 def check_name(name: Any) -> str:

@@ -230,6 +230,25 @@ class ServiceDriver:
             self.changes.wait(is_over, left_s)
         return True
 
+    async def wait_async(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait as a coroutine until something is so."""
+        import asyncio  # Here, because it costs 30 ms, and who gets here has it.
+
+        def is_so() -> bool:
+            with self.lock:
+                return is_ready()
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_so():
+                    if self.closed_reason is not None:
+                        return False
+                    self.loop.need()
+                    await self.changes.wait_async(lambda: self.closed_reason is not None or is_so())
+        except TimeoutError:
+            return False
+        return True
+
     def close(self) -> None:
         """Leave: hand all services over, and say so."""
         if self.closed_reason is not None:
