@@ -44,8 +44,8 @@ API = {
     *("statistics", "closing", "configuration"),
 }
 API |= {"producer", "consumer", "data_types", "schedule", "vehicle", "mail", "addresses"}
-API |= {"service", "services", "service_host", "subject_services", "introductions"}
-API |= {"node_host", "node_options", "service_options", "service_statistics"}
+API |= {"service", "services", "service_host", "service_sending", "service_options"}
+API |= {"service_statistics", "subject_services", "introductions", "node_host", "node_options"}
 API |= {"subscription_options", "bare_topics", "newcomers"}
 SHELL = {"links", "runtime"}
 PURE = {"wire", "protocol"}
