@@ -268,37 +268,39 @@ class Copies:
         nor sent to those alone who stand on an old list: ours is one if more have died since it was
         copied than a manager and who had a copy beside us.
         """
-        silent, limit = self._silent(service)
+        silent, limit, since_ns = 0, self.seat.node, service.copied_ns
+        is_list = bool(service.listing.lines or service.copied_ns)
+        if not is_list:
+            silent, limit = self._silent(service)
+            since_ns = self.seat.now - 2 * self.view.stable_ns  # Later, the next manager had it.
         died_ns = [
             member.changed_ns
             for member in self.view.members.values()
             if member.state is State.DEAD
-            and member.changed_ns >= service.copied_ns
+            and member.changed_ns >= since_ns
             and self.view.is_closer(service.key, member.node, limit)
         ]
         is_lost = silent + len(died_ns) > COPIES
         if silent and is_lost:
             return self.seat.now + PULL_WIDER
-        is_list = bool(service.listing.lines or service.copied_ns)
         if not died_ns or (is_list and not is_lost):
             return 0
         return max(died_ns) + self.view.stable_ns // 3
 
     def _silent(self, service: Service) -> tuple[int, bytes]:
-        """Return how many that may have the list say nothing, and who is the next behind them.
+        """Return how many that may have a list say nothing, and who is the next behind them.
 
-        If we have a copy, that is us. As a newcomer we may be closer than all who have one, and
-        these may be dead, which nobody knows yet: we would serve those alone who have come since.
+        A newcomer may be closer than all who have one, and these may be dead, which nobody knows
+        yet: it would serve those alone who have come since. One of them that answers knows of none.
         """
         pull, own = service.pull, self.seat.node
-        if service.copied_ns or pull is None or self.view.is_sure:
+        if pull is None or self.view.is_sure:
             return 0, own
         ranked = self.view.rank(service.key, PULL_NODES_MAX)
         counting = [node for node in ranked if node != own and node not in pull.unsure]
         silent = list(takewhile(pull.waiting.__contains__, counting))
         limit = counting[len(silent)] if len(silent) < len(counting) else own
-        is_waited_for = self.seat.now < pull.patience_ns and not service.listing.lines
-        return len(silent) if is_waited_for else 0, limit
+        return len(silent) if self.seat.now < pull.patience_ns else 0, limit
 
     def doubt(self, now: int, service: Service) -> bool:
         """Begin to gather a list of ours before it is served, if it may be an old one."""
