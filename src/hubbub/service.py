@@ -244,7 +244,9 @@ class Service(Closing):
         those whose patterns match, and for those who have none. Raises `Backpressure` when
         16,384 messages or 2 MiB wait for a manager and none is taken within `send_timeout`.
         """
-        lane = self._lanes.get(subject) or self._check_lane(subject, retain=retain)
+        # Without a subject there is nothing to check, and no call to be made for it.
+        lane = None if subject else self._lanes.get("")
+        lane = lane or self._check_lane(subject, retain=retain)
         if wait is None and not retain and not credentials:
             is_plain = type(payload) is bytes and len(payload) <= SERVICE_PAYLOAD_BYTES_MAX
             data = payload if is_plain else check_payload(payload)

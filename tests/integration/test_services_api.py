@@ -175,6 +175,15 @@ def test_value_that_is_kept_comes_to_who_subscribes_later(bus: Bus) -> None:
     assert message is not None and message.payload == b"42"
 
 
+def test_value_on_a_subject_cannot_be_kept_also_if_messages_went_there_before(bus: Bus) -> None:
+    service = bus.open().service("limit")
+    service.publish(b"41", subject="/limit/upper")
+    with pytest.raises(hubbub.ConfigurationError, match="without a subject"):
+        service.publish(b"42", subject="/limit/upper", retain=True)
+    with pytest.raises(hubbub.SubjectError):
+        service.publish(b"42", subject="/limit//upper")
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_each_subscription_of_a_node_gets_the_value_that_is_kept_once(bus: Bus, place: int) -> None:
     nodes = bus.open_many(2)
