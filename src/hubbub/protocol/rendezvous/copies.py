@@ -272,7 +272,7 @@ class Copies:
         is_list = bool(service.listing.lines or service.copied_ns)
         if not is_list:
             silent, limit = self._silent(service)
-            since_ns = self.seat.now - 2 * self.view.stable_ns  # Later, the next manager had it.
+            since_ns = self.seat.now - 2 * self.view.stable_ns  # Before, it went to the next.
         died_ns = [
             member.changed_ns
             for member in self.view.members.values()
