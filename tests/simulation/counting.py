@@ -8,13 +8,11 @@ comments, docstrings and the planted bugs count for nothing.
 import argparse
 import ast
 import os
-import signal
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from hashlib import sha1
 from itertools import groupby
-from multiprocessing import get_context
 from pathlib import Path
 
 from hubbub.simulation import list_scenarios, run_many
@@ -44,9 +42,8 @@ def _without_words(code: str) -> str:
     """Return code without its comments and docstrings."""
     tree = ast.parse(code)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
+        is_room = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if is_room and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)
 
@@ -87,27 +84,17 @@ def missing(names: Iterable[str], counted: dict[str, set[int]], seeds: int) -> I
                 yield name, left
 
 
-def _run(piece: Piece) -> tuple[str, list[int], list[str]]:
-    name, seeds = piece
-    results = list(run_many([name], seeds))
-    failures = [f"{name} {one.seed}: {one.failure.strip()}" for one in results if not one.ok]
-    return name, [one.seed for one in results if one.ok], failures
-
-
-def _ignore_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def count(work: list[Piece], counted: dict[str, set[int]], now: str) -> int:
     """Run seeds, and write down what is green as soon as it is; return how many failed."""
     failed = 0
-    with get_context("fork").Pool(os.cpu_count(), _ignore_interrupt) as pool:
-        for done, (name, green, failures) in enumerate(pool.imap_unordered(_run, work), 1):
-            counted.setdefault(name, set()).update(green)
-            COUNTED.with_suffix(".new").write_text(dump(counted, now))
-            COUNTED.with_suffix(".new").replace(COUNTED)
-            failed += len(failures)
-            print(*failures, f"{done} of {len(work)}: {name}", sep="\n", flush=True)
+    for done, (name, seeds) in enumerate(work, 1):
+        results = list(run_many([name], seeds, os.cpu_count() or 1))
+        counted.setdefault(name, set()).update(one.seed for one in results if one.ok)
+        COUNTED.with_suffix(".new").write_text(dump(counted, now))
+        COUNTED.with_suffix(".new").replace(COUNTED)
+        failures = [f"{name} {one.seed}: {one.failure.strip()}" for one in results if not one.ok]
+        failed += len(failures)
+        print(*failures, f"{done} of {len(work)}: {name}", sep="\n", flush=True)
     return failed
 
 

@@ -212,42 +212,35 @@ class ServiceDriver:
     def wait(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait until something is so: asked under the lock, as the I/O thread may make it so."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-
-        def is_so() -> bool:
-            with self.lock:
-                return is_ready()
-
-        def is_over() -> bool:
-            return self.closed_reason is not None or is_so()
-
-        while not is_so():
+        while not self._is_so(is_ready):
             if self.loop.is_loop_thread() or self.closed_reason is not None:
                 return False
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return False
             self.loop.need()
-            self.changes.wait(is_over, left_s)
+            self.changes.wait(lambda: self._is_over(is_ready), left_s)
         return True
 
     async def wait_async(self, is_ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait as a coroutine until something is so."""
         import asyncio  # Here, because it costs 30 ms, and who gets here has it.
 
-        def is_so() -> bool:
-            with self.lock:
-                return is_ready()
-
         try:
             async with asyncio.timeout(timeout_s):
-                while not is_so():
-                    if self.closed_reason is not None:
-                        return False
+                while not self._is_over(is_ready):
                     self.loop.need()
-                    await self.changes.wait_async(lambda: self.closed_reason is not None or is_so())
+                    await self.changes.wait_async(lambda: self._is_over(is_ready))
         except TimeoutError:
             return False
-        return True
+        return self._is_so(is_ready)
+
+    def _is_so(self, is_ready: Callable[[], bool]) -> bool:
+        with self.lock:
+            return is_ready()
+
+    def _is_over(self, is_ready: Callable[[], bool]) -> bool:
+        return self.closed_reason is not None or self._is_so(is_ready)
 
     def close(self) -> None:
         """Leave: hand all services over, and say so."""
