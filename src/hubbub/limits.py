@@ -212,11 +212,13 @@ PUBLISHES_BYTES_MAX: Final = 2 << 20  # and their bytes.
 LANES_MAX: Final = 16_384  # Services and subjects that a node publishes in; idle ones go first.
 BATCH_AT_ONCE: Final = 8  # Frames of one service that may be under way before messages wait
 BATCH_HOLD: Final = 1 * MS  # for each other, so long at most.
+BATCH_HOLD_BEHIND: Final = 50 * MS  # Longer where the manager seems to be dead, or far behind.
 BATCH_QUIET: Final = 100 * US  # Who published nothing for so long need not wait,
 BATCH_QUIET_AT_ONCE: Final = 64  # while no more of its frames are under way.
 BATCH_MESSAGES_MAX: Final = 4096  # In one frame.
 BATCH_BYTES: Final = 1300  # Of it, unless the network takes longer ones.
-PUBLISH_PATIENCE: Final = 10 * SECOND
+# As long as subscriptions hold: managers may die one after the other before they have a list.
+PUBLISH_PATIENCE: Final = SERVICE_LEASE
 REQUEST_PATIENCE_S_MAX: Final = 86_400.0  # Of who waits for a reply, and is not told otherwise.
 SEEN_WINDOW: Final = 32_768  # Messages of one publisher that may be under way at once, twice.
 # Of one service, with each of their subjects. Of more those are forgotten who were silent for so

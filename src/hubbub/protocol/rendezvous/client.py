@@ -159,8 +159,12 @@ class Client:
         """Tell whether nothing is under way."""
         return self.publishing.is_settled and not self._ending
 
-    def _ask(self, now: int, one: Subscribed) -> None:
-        """Send a SUBSCRIBE_SERVICE to whoever is closest."""
+    def come_again(self, now: int, key: bytes) -> None:
+        """Subscribe anew at our own manager, whose list came from elsewhere and lacks us."""
+        self._ask(now, self.subscribed[key], self.seat.node)
+
+    def _ask(self, now: int, one: Subscribed, target: bytes | None = None) -> None:
+        """Send a SUBSCRIBE_SERVICE to whoever is closest, or to the one that is named."""
         asking = self.asking
         if not asking.is_ready(now):
             one.due_ns = self._plan(asking.ready_ns)
@@ -170,7 +174,7 @@ class Client:
         extra = Extra(name=one.name, credentials=one.credentials, patterns=list(one.patterns))
         flags = one.flags | (RETAIN if one.wants_kept and not one.is_confirmed else 0)
         request = asking.make(message, one.stamp, flags, one.epoch, extra)
-        asking.send(now, request, asking.target(now, one.key), self._asked)
+        asking.send(now, request, target or asking.target(now, one.key), self._asked)
 
     def _end(self, now: int, ending: _Ending) -> None:
         key = ending.request.message.key

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from hubbub.limits import HOP_TIMEOUT, HOP_TRIES
 from hubbub.protocol.rendezvous.seat import NEVER, GivenUp, Place, Seat
 from hubbub.protocol.rendezvous.track import Track
-from hubbub.wire.services import Answer
+from hubbub.wire.header import HEADER_BYTES, KIND_OFFSET, SERVICE
+from hubbub.wire.services import Answer, decode_request
 
 # Told what became of a frame at a node; no answer: it was given up.
 Done = Callable[[int, bytes, Answer | None], None]
@@ -130,10 +131,12 @@ class Hops:
             return
         track.wait(now, sent, size_bytes)
         self.crowded.add(node)
-        if track.is_overfull:
-            self.seat.counters["given_up_slow"] += 1
-            self.seat.events.append(GivenUp(node))
-            track.pop()[0].done(now, node, None)
+        while track.is_overfull:  # Several small ones may have to make way for a large one.
+            oldest, _ = track.pop()
+            messages = _count_messages(oldest.frame)
+            self.seat.counters["given_up_slow"] += messages
+            self.seat.events.append(GivenUp(node, messages))
+            oldest.done(now, node, None)
 
     def _send(self, track: Track[_Sent], node: bytes, sent: _Sent) -> None:
         track.begin(sent.hop, sent, len(sent.frame))
@@ -249,3 +252,9 @@ class Hops:
         if due_ns < track.due_ns:
             track.due_ns = due_ns
             heappush(self._timers, (due_ns, node))
+
+
+def _count_messages(frame: bytes) -> int:
+    """Return how many messages are in a frame; anything else counts as one."""
+    request = decode_request(frame[HEADER_BYTES:]) if frame[KIND_OFFSET] == SERVICE else None
+    return 1 if request is None else request.messages

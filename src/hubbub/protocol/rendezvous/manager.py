@@ -233,6 +233,8 @@ class Manager:
     def _look_through(self, now: int, service: Service) -> None:
         is_ours = self.own.wants(service.key)
         self.doubts.look_through(now, service.listing, are_we_on_it=is_ours)
+        if is_ours and service.listing.find(self.seat.node) is None:
+            self.own.come_again(now, service.key)
 
     def _take_over(self, now: int, service: Service, happening: Happening) -> None:
         """Manage a service whose list we have a copy of."""

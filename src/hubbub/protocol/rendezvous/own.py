@@ -11,6 +11,9 @@ class Own(Protocol):
     def wants(self, key: bytes) -> bool:
         """Tell whether this node subscribes to a service."""
 
+    def come_again(self, now: int, key: bytes) -> None:
+        """Subscribe anew at our own manager, whose list came from elsewhere and lacks us."""
+
     def deliver(self, now: int, info: Request) -> Answer:
         """Take a message."""
 

@@ -22,6 +22,7 @@ import msgspec
 from hubbub.limits import (
     BATCH_AT_ONCE,
     BATCH_HOLD,
+    BATCH_HOLD_BEHIND,
     BATCH_MESSAGES_MAX,
     BATCH_QUIET,
     BATCH_QUIET_AT_ONCE,
@@ -79,6 +80,7 @@ class Published(msgspec.Struct):
     due_ns: int
     until_ns: int
     is_over: bool = False
+    asked: int = 0  # The life of the node that it was sent to last.
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -210,7 +212,8 @@ class Publishing:
         if is_full or self._may_go(now, lane):
             self._cut(now, lane)
         elif lane.due_ns == NEVER:
-            lane.due_ns = self._plan(now + BATCH_HOLD)
+            is_behind = len(lane.under_way) >= BATCH_QUIET_AT_ONCE
+            lane.due_ns = self._plan(now + (BATCH_HOLD_BEHIND if is_behind else BATCH_HOLD))
         return number
 
     def _publish_alone(
@@ -278,6 +281,7 @@ class Publishing:
         published.due_ns = NEVER  # Until it is acknowledged, or given up.
         self._plan(published.until_ns)
         target = asking.target(now, published.lane.key)
+        published.asked = self._life_of(target)
         if target == self.seat.node:
             self.tried(published, now, target, asking.take(now, self._request_of(published)))
             return
@@ -286,6 +290,11 @@ class Publishing:
             asking.post.send(now, target, self._request_of(published), done)
         else:
             asking.post.send_made(now, target, partial(self._encode, published), done)
+
+    def _life_of(self, node: bytes) -> int:
+        """Return what tells a node from all others, and from itself after a restart."""
+        member = self.asking.view.members.get(node)
+        return self.seat.life if member is None else member.life
 
     def _request_of(self, published: Published) -> Request:
         message = Message(PUBLISH, published.lane.key, published.rest)
@@ -363,10 +372,16 @@ class Publishing:
             self._finish(now, published, TAKEN, 1, reply.payload)
 
     def members_changed(self, now: int) -> None:
-        """Look again where messages go."""
+        """Look again where messages go.
+
+        What waits for an answer of the right node goes on waiting. To send all of it anew whenever
+        anybody comes or goes would multiply it just when a manager has died.
+        """
         for lane in self.open.values():
+            asked = self._life_of(self.asking.target(now, lane.key))
             for published in lane.list_open():
-                published.due_ns = self._plan(min(published.due_ns, now + RETRY))
+                if published.asked != asked:
+                    published.due_ns = self._plan(min(published.due_ns, now + RETRY))
 
     # Time.
 

@@ -77,8 +77,9 @@ class Single:
         head = _pack(hop, 0, 0, seat.node, lane.life, sequence, 0, 0, 0, len(tail))
         frame, place = seat.make_frame(SERVICE, head + lane.head + payload + tail), member.place
         published = under_way[sequence] = Published(
-            lane, sequence, 0, payload, lane.extra, tail, 1, size_bytes, NEVER, until_ns
-        )
+            lane, sequence, 0, payload, lane.extra, tail, 1, size_bytes, NEVER, until_ns, False,
+            member.life,
+        )  # fmt: skip
         lane.last, lane.cut_ns = sequence, now
         publishing.messages += 1
         publishing.size_bytes += size_bytes

@@ -67,3 +67,37 @@ def test_copy_is_given_to_who_asks_also_if_its_manager_seems_to_live() -> None:
     town.world.run_for(100 * MS)
     assert holder.machine.view.is_present(manager.id)
     assert listed(service_at(asker).listing) == {node.id for node in nodes}
+
+
+def test_heir_that_no_copy_has_on_the_list_enters_itself_before_it_serves() -> None:
+    """It told itself that it is the manager now, took that for a confirmation, and heard nothing.
+
+    Its subscription had come to the manager right before that was killed.
+    """
+    town = Town(Stage(4))
+    town.open_subscribed(6, NAME)
+    manager, heir, second, *_, publisher = town.ranked(NAME)
+    for holder in (heir, second):
+        entries, whole = service_at(holder).listing.entries(), Listing()
+        whole.merge(town.world.now, [entry for entry in entries if entry.node != heir.id])
+        service_at(holder).listing = whole
+    manager.crash()
+    payload = town.publish(publisher, NAME)
+    town.world.run_while(lambda: not service_at(heir).is_served, 5 * SECOND)
+    town.world.run_for(500 * MS)
+    town.check_complete([payload], [heir, second, publisher])
+    assert heir.id in listed(service_at(heir).listing)
+
+
+def test_message_outlives_managers_that_die_one_after_the_other() -> None:
+    """It was given up after 10 s, in which no heir had lived long enough to serve anything."""
+    town = Town(Stage(5))
+    town.open_subscribed(16, NAME)
+    first, *heirs = town.ranked(NAME)
+    first.crash()
+    payload = town.publish(heirs[-1], NAME)
+    for heir in heirs[:11]:
+        town.world.run_for(1 * SECOND)
+        heir.crash()
+    town.world.run_for(8 * SECOND)
+    town.check_complete([payload], town.alive())

@@ -1,5 +1,6 @@
 """The small machines of services, each alone: windows, lists, order, trees, placement, hops."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -26,6 +27,7 @@ from hubbub.limits import (
     TREE_FAN_OUT,
     TREE_NODES_PER_FRAME,
 )
+from hubbub.protocol.rendezvous import track
 from hubbub.protocol.rendezvous.doubts import Doubts
 from hubbub.protocol.rendezvous.fanout import cut, plan, plan_below
 from hubbub.protocol.rendezvous.hops import Hops
@@ -37,21 +39,28 @@ from hubbub.protocol.rendezvous.placement import (
     shares,
 )
 from hubbub.protocol.rendezvous.profile import FAST, SEED, find_profile
-from hubbub.protocol.rendezvous.seat import NEVER, Seat
+from hubbub.protocol.rendezvous.seat import NEVER, GivenUp, Seat
 from hubbub.protocol.rendezvous.seen import Seen
 from hubbub.protocol.rendezvous.sequencer import Sequencer
 from hubbub.protocol.rendezvous.view import State, View
-from hubbub.wire.header import NOTICE
+from hubbub.wire.header import NOTICE, SERVICE
+from hubbub.wire.payloads import join
 from hubbub.wire.services import (
     BARE,
+    BATCH,
+    INFO,
+    NOTHING,
     STALE,
     TAKEN,
     Answer,
     Entry,
+    Message,
     Query,
     Record,
+    Request,
     distance,
     encode_notice,
+    encode_request,
     node_key,
 )
 
@@ -334,11 +343,19 @@ class Sent:
         self.ends: list[Answer | None] = []
 
     def post(self, now: int = 0) -> None:
-        self.hops.post(
-            now, [(NODE, ("10.0.0.1", 1))], NOTICE,
-            lambda hop: encode_notice(hop, Query(bytes(20))),
-            lambda then, node, answer: self.ends.append(answer),
-        )  # fmt: skip
+        self._post(now, NOTICE, lambda hop: encode_notice(hop, Query(bytes(20))))
+
+    def post_messages(self, *texts: bytes) -> None:
+        """Send a frame of messages to a subscriber."""
+        message = Message(INFO, bytes(20), join(list(texts)))
+        info = Request(0, BATCH, 0, *ORIGIN, 1, 1, 0, 1, message, NOTHING)
+        self._post(0, SERVICE, lambda hop: encode_request(info._replace(hop=hop)))
+
+    def _post(self, now: int, kind: int, make: Callable[[int], bytes]) -> None:
+        def done(then: int, node: bytes, answer: Answer | None) -> None:
+            self.ends.append(answer)
+
+        self.hops.post(now, [(NODE, ("10.0.0.1", 1))], kind, make, done)
 
     def take_out(self) -> int:
         count = len(self.seat.out)
@@ -432,6 +449,30 @@ def test_frames_for_one_that_takes_nothing_are_bounded_and_the_oldest_given_up()
     sent.hops.forget(0, NODE)
     assert len(sent.ends) == HOP_WINDOW + HOP_BACKLOG + 3
     assert sent.hops.open == 0
+
+
+def test_several_small_frames_make_way_for_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One did, so that more than was allowed could wait for a node."""
+    monkeypatch.setattr(track, "HOP_BACKLOG_BYTES", 10_000)
+    sent = Sent()
+    for _ in range(HOP_WINDOW + 50):
+        sent.post()
+    sent.post_messages(bytes(9_000))
+    waiting = sent.hops.tracks[NODE]
+    assert waiting.waiting_bytes <= track.HOP_BACKLOG_BYTES
+    assert len(sent.ends) == 51 - len(waiting.waiting) > 1
+
+
+def test_batch_that_is_given_up_counts_with_all_its_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was counted, and told, as one message."""
+    monkeypatch.setattr(track, "HOP_BACKLOG", 1)
+    sent = Sent()
+    for _ in range(HOP_WINDOW + 3):
+        sent.post_messages(b"one", b"two", b"three")
+    assert sent.seat.counters["given_up_slow"] == 6
+    assert sent.seat.events == [GivenUp(NODE, 3), GivenUp(NODE, 3)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 50])

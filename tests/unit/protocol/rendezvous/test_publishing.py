@@ -10,9 +10,12 @@ from hubbub.limits import (
     ACK_DELAY,
     BATCH_AT_ONCE,
     BATCH_HOLD,
+    BATCH_HOLD_BEHIND,
+    BATCH_QUIET_AT_ONCE,
     HOP_CROWDED,
     HOP_CROWDED_BYTES,
     HOP_STUCK,
+    HOP_TIMEOUT,
     HOP_WINDOW_BYTES_MAX,
     HOP_WINDOW_BYTES_MIN,
     MS,
@@ -146,6 +149,36 @@ def test_messages_wait_no_longer_than_the_hold_back_time() -> None:
     pair.now += BATCH_HOLD
     pair.publisher.advance(pair.now)
     assert len(pair.publisher.out) == BATCH_AT_ONCE + 1
+
+
+def test_messages_wait_longer_where_many_are_not_acknowledged() -> None:
+    """While a manager was dead, each message of a slow publisher went in a frame of its own."""
+    pair, frames = Pair(), 0
+    pair.publish(1)
+    pair.exchange()
+    for _ in range(2 * BATCH_QUIET_AT_ONCE):
+        pair.now += 10 * MS
+        pair.publish(1)
+        pair.publisher.publishing.advance(pair.now)
+        frames += len([one for one in pair.publisher.out if one[1][3] == SERVICE])
+        pair.publisher.out.clear()
+    behind = frames - BATCH_QUIET_AT_ONCE
+    assert 0 < behind <= BATCH_QUIET_AT_ONCE * 10 * MS // BATCH_HOLD_BEHIND + 1
+
+
+def test_who_comes_or_goes_has_nothing_sent_again_that_waits_for_the_right_node() -> None:
+    """All that was under way to a dead manager was sent to it anew with each change of members."""
+    pair = Pair()
+    pair.publish(3)
+    pair.publisher.out.clear()
+    pair.publisher.client.members_changed(pair.now)
+    pair.publisher.publishing.advance(pair.now + 3 * HOP_TIMEOUT)
+    assert not pair.publisher.out
+    restarted = pair.publisher.view.members[pair.manager.seat.node]
+    restarted.life += 1
+    pair.publisher.client.members_changed(pair.now)
+    pair.publisher.publishing.advance(pair.now + 3 * HOP_TIMEOUT)
+    assert len(pair.publisher.out) == 3
 
 
 def test_batch_is_no_longer_than_a_frame() -> None:
