@@ -37,7 +37,7 @@ class Introductions:
         if view.version == self._version:  # Many come at once, as many news.
             return
         with self._services.lock:
-            self._version, members = view.version, list(view.present())
+            self._version, members = view.version, view.present()
         if len(members) > FOUND_PEERS_MAX:
             self._tell_bound(len(members))
         found = {

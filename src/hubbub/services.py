@@ -168,7 +168,7 @@ class Services:
     def wait_for_members(self, count: int, timeout: float | None = None) -> bool:
         """Wait until this node knows so many others; False: not in time."""
         view = self.driver.machine.view
-        return self.driver.wait(lambda: sum(1 for _ in view.present()) >= count, timeout)
+        return self.driver.wait(lambda: len(view.present()) >= count, timeout)
 
     def find(self, timeout: float = 0.3) -> tuple[FoundService, ...]:
         """Ask all nodes which services they manage, and return what they say within a time."""
@@ -258,7 +258,7 @@ class Services:
         """Return all nodes that share services, in the order of their keys, and their shares."""
         with self.driver.lock:
             machine = self.driver.machine
-            members = list(machine.view.present())
+            members = machine.view.present()
             numbers = [one.number for one in members]
             weights = [one.weight for one in members]
             own = None if machine.seat.is_guest else _own_member(self)
@@ -305,7 +305,7 @@ class Services:
         except ClosedError:
             return
         with self.driver.lock:
-            is_alone = next(self.driver.machine.view.present(), None) is None
+            is_alone = not self.driver.machine.view.present()
         again_ns = monotonic_ns() + (_ANNOUNCE_ALONE_NS if is_alone else _ANNOUNCE_NS)
         self._node._call_at(again_ns, self._announce)
 

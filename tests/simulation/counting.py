@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from hashlib import sha1
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
-from hubbub.simulation import list_scenarios, run_many
+from hubbub.simulation import list_scenarios
+from hubbub.simulation.runner import run_all
 
 ROOT = Path(__file__).parents[2]
 COUNTED = Path(__file__).with_name("counted.txt")
@@ -87,8 +88,9 @@ def missing(names: Iterable[str], counted: dict[str, set[int]], seeds: int) -> I
 def count(work: list[Piece], counted: dict[str, set[int]], now: str) -> int:
     """Run seeds, and write down what is green as soon as it is; return how many failed."""
     failed = 0
+    runs = run_all([(name, seed) for name, seeds in work for seed in seeds], os.cpu_count() or 1)
     for done, (name, seeds) in enumerate(work, 1):
-        results = list(run_many([name], seeds, os.cpu_count() or 1))
+        results = list(islice(runs, len(seeds)))
         counted.setdefault(name, set()).update(one.seed for one in results if one.ok)
         COUNTED.with_suffix(".new").write_text(dump(counted, now))
         COUNTED.with_suffix(".new").replace(COUNTED)

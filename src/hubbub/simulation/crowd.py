@@ -36,6 +36,9 @@ class _SharedView(View):
         self.members = crowd.members
         self._crowd = crowd
 
+    def present(self) -> list[Member]:
+        return self._crowd.alive
+
     def closest(self, key: bytes) -> bytes | None:
         return self.rank(key, 1)[0]
 
@@ -63,6 +66,7 @@ class Crowd:
         self.world = World(seed)
         self.world.now = _START_NS
         self.members: dict[bytes, Member] = {}
+        self.alive: list[Member] = []
         self.names = [f"service-{number}" for number in range(services)]
         self.wanted: dict[bytes, str] = {}
         self.frames: Counter[str] = Counter()
@@ -81,6 +85,7 @@ class Crowd:
         member = Member(Record(node, *place, 1, number, 0), place, 0)
         member.is_settled = True
         self.members[node] = member
+        self.alive.append(member)
         machine = Rendezvous(
             0, node, number, 1, Random(number), seeds=[], make_view=partial(_SharedView, self)
         )
@@ -93,8 +98,7 @@ class Crowd:
         found = self._ranks.get((key, count))
         if found is None:
             number = int.from_bytes(key, "big")
-            alive = (one for one in self.members.values() if one.is_present)
-            found = [one.node for one in nsmallest(count, alive, lambda m: m.number ^ number)]
+            found = [one.node for one in nsmallest(count, self.alive, lambda m: m.number ^ number)]
             self._ranks[key, count] = found
         return found
 
@@ -188,6 +192,7 @@ class Crowd:
         self._ranks.clear()
         for node in victims:
             self.members[node].state = State.DEAD
+        self.alive = [one for one in self.alive if one.is_present]
         for machine in list(self.machines.values()):
             machine.swim.changes += [(News.DIED, self.members[node]) for node in victims]
             machine.advance(self.world.now)

@@ -74,13 +74,17 @@ def _ignore_interrupt() -> None:
 def run_many(scenarios: Iterable[str], seeds: Iterable[int], jobs: int = 1) -> Iterator[Result]:
     """Run every seed of every scenario; results come in that order, however many run at once."""
     seeds = list(seeds)
-    work = [(name, seed) for name in scenarios for seed in seeds]
+    return run_all([(name, seed) for name in scenarios for seed in seeds], jobs)
+
+
+def run_all(work: list[Work], jobs: int = 1) -> Iterator[Result]:
+    """Run some seeds of some scenarios; results come in that order."""
     with _rare_collections():
         if jobs <= 1 or len(work) <= 1:
             yield from map(_run, work)
             return
         with get_context("fork").Pool(min(jobs, len(work)), _ignore_interrupt) as pool:
-            yield from pool.imap(_run, work, chunksize=4)
+            yield from pool.imap(_run, work)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from hubbub.simulation.network import Station
 from hubbub.simulation.node import Host
 from hubbub.simulation.services_watch import Watch
 from hubbub.simulation.stage import Stage
+from hubbub.wire.header import KIND_OFFSET, MEMBERS
 from hubbub.wire.services import distance, node_key, service_key
 
 _DOMAIN = 7
@@ -174,12 +175,13 @@ class ServiceNode:
             return
         receive = self.machine.receive_group if by_group else self.machine.receive
         receive(self.world.now, frame, (source[0], source[1]))
-        self._turn()
+        self._turn(has_message=len(frame) <= KIND_OFFSET or frame[KIND_OFFSET] != MEMBERS)
 
-    def _turn(self) -> None:
-        """Do what the shell does after each thing that happens."""
-        machine, world = self.machine, self.world
-        self._drain()
+    def _turn(self, *, has_message: bool = True) -> None:
+        """Do what the shell does after each thing that happens; it may have been a message."""
+        machine, world, seat = self.machine, self.world, self.machine.seat
+        if seat.deliveries or seat.settled or seat.events:
+            self._drain()
         machine.flush()
         while machine.out:
             place, frame = machine.out.popleft()
@@ -188,7 +190,7 @@ class ServiceNode:
             targets = self.town.hearing(self, place)
             if targets:
                 self.town.stage.network.send_to(self, targets, [frame], world.now)
-        self.town.watch.look(self)
+        self.town.watch.look(self, has_message=has_message)
         if machine.is_closed:
             self.is_alive = False
             self._vanish()
@@ -209,7 +211,7 @@ class ServiceNode:
         if self.world.now < self._stopped_until_ns:
             return
         self.machine.advance(self.world.now)
-        self._turn()
+        self._turn(has_message=False)
 
     def _drain(self) -> None:
         seat, world = self.machine.seat, self.world

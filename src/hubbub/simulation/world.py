@@ -65,7 +65,7 @@ class World:
 
     def note(self, *facts: object) -> None:
         """Put something that happened into the trace."""
-        self._hash.update(repr((self.now, facts)).encode())
+        self._hash.update(f"({self.now}, {facts!r})".encode())
 
     @property
     def trace_hash(self) -> str:

@@ -35,7 +35,7 @@ class Asking:
 
     def is_ready(self, now: int) -> bool:
         """Tell whether it is time to act: others are known, or there seem to be none."""
-        return now >= self.ready_ns or any(True for _ in self.view.present())
+        return now >= self.ready_ns or bool(self.view.present())
 
     def make(
         self, message: Message, sequence: int, flags: int = 0, epoch: int = 0,

@@ -64,7 +64,7 @@ class Everywhere:
         """Tell those who have not heard yet."""
         if not self._stamp:
             return
-        for member in list(self.post.view.present()):
+        for member in self.post.view.present():
             if member.node not in self._told:
                 self._told.add(member.node)
                 self.post.send(now, member.node, self._request(), self._answered)

@@ -569,7 +569,7 @@ class Rendezvous:
         """Leave for good once everything was handed over, or patience ends."""
         is_free = not self.manager.has_services and not self.hops.open
         is_free = is_free and self.publishing.is_settled
-        is_last = next(self.view.present(), None) is None  # There is nobody to hand over to.
+        is_last = not self.view.present()  # There is nobody to hand over to.
         if not is_free and not is_last:
             if now < self._leave_ns:
                 return

@@ -98,6 +98,11 @@ class Swim:
 
     def hear_of(self, now: int, record: Record) -> None:
         """Hear of a node by what another tells of it."""
+        member = self.view.members.get(record.node)
+        if member is not None and record.incarnation <= member.incarnation:
+            is_older = record.incarnation < member.incarnation
+            if is_older or record.state <= member.state:
+                return  # As nearly all that is told: it was told before.
         if not record.host or record.node == self.seat.node:
             return
         if not record.is_reachable:
@@ -149,7 +154,7 @@ class Swim:
     def leave(self, now: int) -> None:
         """Tell many that we go."""
         self.incarnation += 1
-        members = list(self.view.present())
+        members = [*self.view.present()]
         self.seat.random.shuffle(members)
         for member in members[:32]:
             self._send(member.place, NEWS)
@@ -386,7 +391,7 @@ class Swim:
         """Compare our view with that of somebody."""
         wait_ns = int(_COMPARE_INTERVAL * (0.5 + self.seat.random.random()))
         self._compare_ns = now + wait_ns
-        members = list(self.view.present())
+        members = self.view.present()
         if members:
             self._send(self.seat.random.choice(members).place, COMPARE)
 
@@ -430,7 +435,7 @@ class Swim:
     def _gossip(self, now: int) -> None:
         """Tell some what is new."""
         self._gossip_ns = NEVER if not self._news else now + self.profile.gossip_ns
-        members = list(self.view.present())
+        members = self.view.present()
         if not self._news or not members:
             return
         for member in self.seat.random.sample(members, min(_FAN_OUT, len(members))):

@@ -6,7 +6,6 @@ that has come just now does not count yet, lest one that comes and goes takes se
 time; but who is new itself believes all others to be old.
 """
 
-from collections.abc import Iterator
 from enum import IntEnum
 from heapq import heappop, heappush, nsmallest
 from zlib import crc32
@@ -95,6 +94,8 @@ class View:
         self._closest: dict[bytes, bytes] = {}  # To keys of services, as long as nobody
         self._closest_others: dict[bytes, bytes] = {}  # comes or goes; ourselves left out.
         self._digest = 0
+        self._present: list[Member] = []  # In this version:
+        self._present_version = -1
         self._nodes: dict[int, bytes] = {}  # By the numbers of their keys:
         self._here = Ring()  # those of all who are here,
         self._settled = Ring()  # and of those who have been for a while.
@@ -105,9 +106,12 @@ class View:
         """Return when the next newcomer counts."""
         return self._settling[0][0] if self._settling else NEVER
 
-    def present(self) -> Iterator[Member]:
-        """Go through all who are here."""
-        return (member for member in self.members.values() if member.is_present)
+    def present(self) -> list[Member]:
+        """Return all who are here; the list is the same as long as nobody comes or goes."""
+        if self._present_version != self.version:
+            self._present_version = self.version
+            self._present = [member for member in self.members.values() if member.is_present]
+        return self._present
 
     def is_present(self, node: bytes) -> bool:
         """Tell whether a node is here; we are."""
@@ -208,6 +212,7 @@ class View:
             del self._nodes[member.number]
             self._here.discard(member.number)
             self._settled.discard(member.number)
+            self.version += member.is_present
 
     # Who is closest.
 
