@@ -176,7 +176,9 @@ def test_figures_of_services_are_the_limits() -> None:
     patterns, size = limits.SERVICE_PATTERNS_MAX, limits.SERVICE_PATTERNS_BYTES_MAX
     assert f"up to {patterns} of at most {size:,} bytes" in PROSE
     assert f"fewer than {limits.BATCH_AT_ONCE} frames of the service" in PROSE
-    assert f"at most {limits.BATCH_HOLD // ms} ms" in PROSE
+    behind = f"{limits.BATCH_HOLD_BEHIND // ms} ms where {limits.BATCH_QUIET_AT_ONCE} frames"
+    assert f"at most {limits.BATCH_HOLD // ms} ms, or {behind} or more" in PROSE
+    assert f"says that it has it, for {limits.PUBLISH_PATIENCE // second} s" in PROSE
     published = f"{limits.PUBLISHES_MAX:,} messages or {limits.PUBLISHES_BYTES_MAX >> 20} MiB"
     assert published in PROSE
     assert (
