@@ -35,13 +35,12 @@ def recording(bus: Bus, store: Path, *arguments: str) -> Iterator[Process]:
 
 
 def payloads(store: Path) -> list[bytes]:
-    return [
-        payload
-        for path in segments(store)
-        for run in open_segment(path)
-        if isinstance(run, Run)
-        for payload in run.payloads
-    ]
+    found: list[bytes] = []
+    for path in segments(store):
+        with open_segment(path) as segment:  # Asked for until all is there, it would use all files.
+            for run in segment:
+                found += run.payloads if isinstance(run, Run) else []
+    return found
 
 
 def test_ctrl_c_ends_a_recording_and_everything_is_kept(bus: Bus, store: Path) -> None:

@@ -284,12 +284,13 @@ class Incoming:
             peer.grant_parts.clear()
             peer.grant_replays.clear()
         self._take_streams(now, peer, grant)
-        # The answer to an older interest only names topics: what it owes may have ended since.
-        is_current = grant.nonce == self.interest.version
+        is_current, has_included = grant.nonce == self.interest.version, self.interest.has_included
         for topic in grant.topics:
             receiver = peer.incoming.get(topic.stream)
             if receiver is not None:
-                receiver.declare(topic, is_owed=is_current, is_granted=True)
+                # The answer to an older interest only names what has ended, or begun, since.
+                is_owed = is_current or has_included(topic.subject, grant.nonce)
+                receiver.declare(topic, is_owed=is_owed, is_granted=True)
                 receiver.carry(topic.number)
         peer.grant_replays |= {replayed.number: replayed for replayed in grant.replays}
         peer.grant_parts.add(grant.part)
@@ -407,6 +408,9 @@ class Incoming:
                 receiver.is_awaiting_grant = False
                 receiver.release_held(endpoint.received_ns, endpoint.deliveries)
                 receiver.joins.decide(coming, endpoint.received_ns, endpoint.deliveries)
+        else:
+            for receiver in peer.incoming.values():
+                receiver.release_named(endpoint.received_ns, endpoint.deliveries)
         early, peer.early, peer.early_bytes = peer.early, [], 0
         for header, frame, link in early:
             receiver_now = peer.incoming.get(header.stream)

@@ -27,8 +27,9 @@ class Interest:
 
     def __init__(self) -> None:
         self.version = 1
+        self.anew_version = 0  # When all was last to be granted anew.
         self.patterns: dict[str, int] = {}
-        self.matcher: Matcher[None] = Matcher()
+        self.matcher: Matcher[int] = Matcher()  # Since which version each is wanted.
         self.wishes: dict[Links, Matcher[None]] = {(): Matcher()}  # The same by what it insists on.
         self._handles: dict[str, object] = {}
         self._wanted: dict[str, dict[Links, int]] = {}  # How often a pattern is wanted by what.
@@ -65,7 +66,7 @@ class Interest:
             return []
         self._wished[pattern, links] = self.wishes.setdefault(links, Matcher()).add(pattern, None)
         if len(counts) == 1:
-            self._handles[pattern] = self.matcher.add(pattern, None)
+            self._handles[pattern] = self.matcher.add(pattern, self.version)
             entries = [name_by(pattern, links), pattern] if links else [pattern]
         else:
             # So far the plain pattern alone said that it is wanted by any.
@@ -95,6 +96,12 @@ class Interest:
         for entry in entries:
             del self.patterns[entry]
         return entries
+
+    def has_included(self, subject: str, version: int) -> bool:
+        """Tell whether a subject has been wanted ever since a version, by the same pattern."""
+        if version < self.anew_version:
+            return False
+        return any(since <= version for since in self.matcher.match(subject))
 
     def includes(self, subject: str) -> bool:
         """Tell whether any pattern matches."""
@@ -126,6 +133,7 @@ class State:
         entries = self.interest.add(pattern, links)
         for entry in entries:
             self._change_interest(Step(WANTS, entry))
+        self._note_links(links)
         return bool(entries)
 
     def want_no_more(self, pattern: str, links: Links = ()) -> bool:
@@ -133,6 +141,7 @@ class State:
         entries = self.interest.remove(pattern, links)
         for entry in entries:
             self._change_interest(Step(WANTS_NO_MORE, entry))
+        self._note_links(links)
         return bool(entries)
 
     def ask(self, request: int, pattern: str, count: int, links: Links = ()) -> None:
@@ -146,6 +155,7 @@ class State:
     def want_anew(self) -> None:
         """Let others grant again what is wanted as before."""
         self._change_interest(Step(WANTS_ANEW))
+        self.interest.anew_version = self.version
 
     def publish(self, topic: OutgoingTopic) -> None:
         """Declare a topic."""
@@ -171,6 +181,11 @@ class State:
     def forget(self, version: int) -> None:
         """Forget the steps up to a version: all others know them, or have to ask."""
         del self._steps[: max(version - self.base, 0)]
+
+    def _note_links(self, links: Links) -> None:
+        """Trust no older grant where somebody insists on links: those say what it comes by."""
+        if links:
+            self.interest.anew_version = self.interest.version
 
     def _change_interest(self, step: Step) -> None:
         self._change(step)

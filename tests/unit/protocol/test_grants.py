@@ -6,8 +6,18 @@ from hubbub.events import GapAbandoned
 from hubbub.limits import GRANT_INTERVAL_CEILING, MS, SECOND
 from hubbub.wire import control
 from hubbub.wire.control import Grant
-from hubbub.wire.header import DATA, GRANT, HEADER_BYTES, REFUSES, SKIP, STATUS
-from tests.harness import Lan, Node, lose_first
+from hubbub.wire.header import (
+    CHANGE,
+    DATA,
+    GOODBYE,
+    GRANT,
+    HEADER_BYTES,
+    HELLO,
+    REFUSES,
+    SKIP,
+    STATUS,
+)
+from tests.harness import Lan, Node, lose_first, lose_nothing
 
 
 def grants_of(lan: Lan, publisher: Node) -> list[Grant]:
@@ -225,3 +235,71 @@ def test_request_of_what_is_not_owed_is_answered_by_skip(frames: int) -> None:
     assert lan.sent_of(SKIP, publisher)[-1].destination == late.address
     assert publisher.core.outgoing.reliable.repairs_sent == 0
     assert len(first.received) == frames and late.received == []
+
+
+def begin_to_want(lan: Lan, reader: Node, pattern: str) -> None:
+    """Let a node want something, until those who publish it have granted it; they are not heard."""
+    lan.lose = lambda datagram, node: node is reader
+    reader.core.subscribe(lan.now, pattern)
+    lan.run_until(lambda: bool(lan.sent_of(GRANT)), 1 * SECOND)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_grant_that_an_interest_outgrew_still_owes_what_it_names(is_left: bool) -> None:
+    """Who began to want something else meanwhile waited for another grant, and lost all of it.
+
+    It had said of each frame that it came. A publisher that closes does not stay for the answer.
+    """
+    lan = Lan(2)
+    publisher, reader = lan.nodes
+    lan.run(60 * MS)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    begin_to_want(lan, reader, "/a")
+    lan.lose = lambda datagram, node: datagram.kind in (HELLO, CHANGE)
+    reader.core.subscribe(lan.now, "/b")
+    lan.publish(publisher, topic, b"1", b"2")
+    if is_left:
+        publisher.core.close(lan.now, 1 * SECOND)
+    lan.run(2 * SECOND)
+    assert reader.payloads("/a") == [b"1", b"2"]
+    assert reader.events_of(GapAbandoned) == []
+
+
+def test_who_waits_for_a_grant_does_not_let_a_publisher_go_whose_messages_it_holds() -> None:
+    """It answered the goodbye at once that nothing was missing, and dropped what it had."""
+    lan = Lan(2)
+    publisher, reader = lan.nodes
+    lan.run(60 * MS)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    reader.core.subscribe(lan.now, "/*")
+    begin_to_want(lan, reader, "/a")
+    lan.lose = lambda datagram, node: datagram.kind in (HELLO, CHANGE)
+    reader.core.unsubscribe(lan.now, "/*")
+    lan.publish(publisher, topic, b"1", b"2")
+    publisher.core.close(lan.now, 1 * SECOND)
+    lan.run_until(lambda: bool(lan.sent_of(GOODBYE)), 1 * SECOND)
+    lan.lose = lose_nothing
+    lan.run(2 * SECOND)
+    assert reader.payloads("/a") == [b"1", b"2"]
+    assert reader.events_of(GapAbandoned) == []
+
+
+def test_grant_of_what_ended_meanwhile_owes_nothing() -> None:
+    """Who wants a subject again begins where that is granted, not where it was wanted before."""
+    lan = Lan(2)
+    publisher, reader = lan.nodes
+    lan.run(60 * MS)
+    topic = publisher.core.publish_on(lan.now, "/a")
+    begin_to_want(lan, reader, "/a")
+    lan.lose = lambda datagram, node: datagram.kind in (HELLO, CHANGE)
+    reader.core.unsubscribe(lan.now, "/a")
+    reader.core.subscribe(lan.now, "/a")
+    lan.publish(publisher, topic, b"1")
+    lan.run(100 * MS)
+    assert reader.received == []
+    lan.lose = lose_nothing
+    lan.run(2 * SECOND)
+    lan.publish(publisher, topic, b"2")
+    lan.run(100 * MS)
+    assert reader.payloads("/a")[-1:] == [b"2"]
+    assert reader.events_of(GapAbandoned) == []
