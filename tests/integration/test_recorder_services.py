@@ -51,21 +51,22 @@ def test_messages_of_a_service_keep_their_epoch_and_each_manager_is_named(tmp_pa
         assert first is not None
         with place.open("closer", services=True, node_id=find_closer(first)) as closer:
             wait_until(lambda: service.manager == closer.id.hex())
-            managers = [first, publish()]
+            managers = {first, closer.id.hex()}
+            publish()
             wait_until(lambda: recorder.acknowledged >= 4)
             names = {one.id.hex(): one.name for one in (node, talker, closer)}
     told = [row for row in rows(tmp_path, "events") if row["kind"] == "ManagerChanged"]
-    epochs: dict[str, int] = {}  # Of the first time: the closer one leaves again.
-    for row in told:
-        epochs.setdefault(row["node_id"], json.loads(row["detail"])["epoch"])
-    assert [one for one in epochs if one in managers] == managers
+    # Others may have been for a moment, where one that was kept from running was taken for dead.
+    by_epoch = {json.loads(row["detail"])["epoch"]: row["node_id"] for row in told}
+    assert managers <= {*by_epoch.values()}
     assert all(json.loads(row["detail"])["service"] == NAME for row in told)
     # A manager that was heard of as a member, and not discovered yet, has no name.
     assert all(row["node_name"] in ("", names[row["node_id"]]) for row in told)
     messages = [row for row in rows(tmp_path, "messages") if row["service"] == NAME]
     plain = [row for row in messages if row["payload"] == b"no subject"]
     assert [row["subject"] for row in plain] == ["/service/hype%20news"] * 2
-    assert [row["epoch"] for row in plain] == [epochs[manager] for manager in managers]
+    before, after = [row["epoch"] for row in plain]
+    assert before < after and {before, after} <= by_epoch.keys()
     assert {(row["source_name"], row["link"], row["hops"]) for row in messages} == {
         ("talker", "services", None)
     }
