@@ -161,7 +161,9 @@ class Client:
 
     def come_again(self, now: int, key: bytes) -> None:
         """Subscribe anew at our own manager, whose list came from elsewhere and lacks us."""
-        self._ask(now, self.subscribed[key], self.seat.node)
+        one = self.subscribed[key]
+        if one.is_confirmed:  # By the one before; else it is under way, or was refused.
+            self._ask(now, one, self.seat.node)
 
     def _ask(self, now: int, one: Subscribed, target: bytes | None = None) -> None:
         """Send a SUBSCRIBE_SERVICE to whoever is closest, or to the one that is named."""
